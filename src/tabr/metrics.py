@@ -1,0 +1,93 @@
+"""Scores of predictions, larger is better, and scikit-learn scorers without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+
+# Predictions are values (n,) in regression and probabilities (n, classes) otherwise.
+Scoring = str | Callable[[Any, Any, Any], float]
+Score = Callable[[NDArray[Any]], float]
+
+
+def rmse(y: NDArray[Any], prediction: NDArray[Any]) -> float:
+    """Return the root of the mean squared error of values (n,)."""
+    return float(np.sqrt(np.mean(np.square(np.asarray(y, float) - prediction))))
+
+
+def accuracy(codes: NDArray[Any], probabilities: NDArray[Any]) -> float:
+    """Return the share of rows whose likeliest class (n, classes) is theirs."""
+    return float(np.mean(probabilities.argmax(1) == codes))
+
+
+class _Predicted(BaseEstimator):
+    """An estimator whose predictions are already there, for scorers."""
+
+    def __init__(self, prediction: NDArray[Any]) -> None:
+        self.prediction = prediction
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class _PredictedValues(RegressorMixin, _Predicted):
+    def predict(self, X: object) -> NDArray[Any]:
+        return self.prediction
+
+
+class _PredictedClasses(ClassifierMixin, _Predicted):
+    def __init__(self, prediction: NDArray[Any], classes: NDArray[Any]) -> None:
+        super().__init__(prediction)
+        self.classes = classes
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        return self.classes
+
+    def predict(self, X: object) -> NDArray[Any]:
+        labels: NDArray[Any] = self.classes[self.prediction.argmax(1)]
+        return labels
+
+    def predict_proba(self, X: object) -> NDArray[Any]:
+        return self.prediction
+
+
+def make_score(
+    scoring: Scoring | None,
+    X: object,
+    y: NDArray[Any],
+    classes: NDArray[Any] | None,
+) -> Score:
+    """Return the function from predictions for X to their score.
+
+    Args:
+        scoring: A name or scorer as scikit-learn takes it; None is the negative RMSE
+            in regression and the accuracy otherwise.
+        X: The table that the predictions are for; handed to the scorer.
+        y: Its labels as the user gave them.
+        classes: Labels in the order of the columns of probabilities, or None.
+    """
+    if scoring is None and classes is None:
+        return lambda prediction: -rmse(y, prediction)
+    if scoring is None and classes is not None:
+        position = {label: code for code, label in enumerate(classes.tolist())}
+        codes = np.array([position[label] for label in y.tolist()])
+        return lambda prediction: accuracy(codes, prediction)
+
+    from sklearn.metrics import get_scorer  # a second of imports, rarely needed
+
+    scorer = get_scorer(scoring)
+
+    def score(prediction: NDArray[Any]) -> float:
+        estimator: _Predicted = (
+            _PredictedValues(prediction)
+            if classes is None
+            else _PredictedClasses(prediction, classes)
+        )
+        return float(scorer(estimator, X, y))
+
+    return score

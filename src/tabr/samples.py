@@ -1,0 +1,121 @@
+"""Labelled rows as the user gave them: read, weighed, split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tabr.frames import DataError, to_frame
+from tabr.targets import ClassTarget, NumberTarget
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of one table with their labels; all parts have length n.
+
+    Attributes:
+        ids: Positions in the table that was read.
+        frame: The rows.
+        y: The labels.
+        weights: Weights of the rows, or None.
+    """
+
+    ids: NDArray[np.int64]
+    frame: pd.DataFrame
+    y: NDArray[Any]
+    weights: NDArray[np.float64] | None = None
+
+    @classmethod
+    def read(
+        cls,
+        X: object,
+        y: object,
+        weights: object,
+        target: type[NumberTarget] | type[ClassTarget],
+        caller: str,
+    ) -> Sample:
+        """Read any table; rows of weight zero are left out."""
+        frame = to_frame(X)
+        labels = target.read(y, n_rows=len(frame), caller=caller)
+        sample = cls(
+            np.arange(len(frame)), frame, labels, _weights(weights, len(frame))
+        )
+        if sample.weights is None or sample.weights.all():
+            return sample
+        return sample.take(np.flatnonzero(sample.weights))
+
+    def take(self, index: NDArray[np.int64]) -> Sample:
+        """Return the rows at index."""
+        return Sample(
+            self.ids[index],
+            self.frame.iloc[index].reset_index(drop=True),
+            self.y[index],
+            None if self.weights is None else self.weights[index],
+        )
+
+    def hold_out(
+        self, fraction: float, codes: NDArray[np.int64] | None, seed: int
+    ) -> tuple[Sample, Sample]:
+        """Split off a random share; return what is left and what was held out.
+
+        Each class, where `codes` (n,) tell classes, gives its share as far as its
+        rows allow, and keeps at least one row.
+        """
+        if not 0 < fraction < 1:
+            raise ValueError(
+                "`0 < validation_fraction < 1` must hold, however: "
+                f"validation_fraction={fraction!r}"
+            )
+        n = len(self.ids)
+        if n < 2:
+            raise DataError(
+                "a model needs at least 2 rows, one to learn from and one to stop "
+                f"early by, however n_samples = {n}: add rows, or pass an eval_set"
+            )
+        rng = np.random.RandomState(seed % 2**32)
+        order = rng.permutation(n)
+        n_held = min(max(1, round(n * fraction)), n - 1)
+        if codes is not None:
+            shuffled = codes[order]
+            is_last = ~pd.Series(shuffled).duplicated(keep="last").to_numpy()
+            place = np.where(is_last, np.inf, places_in_proportion(shuffled))
+            order = order[np.argsort(place, kind="stable")]
+        return self.take(np.sort(order[n_held:])), self.take(np.sort(order[:n_held]))
+
+
+def places_in_proportion(labels: NDArray[Any]) -> NDArray[np.float64]:
+    """Return a place in 0..1 for each row (n,).
+
+    The first so many places of all classes together hold each class in proportion.
+
+    >>> places_in_proportion(np.array(["a", "b", "a", "a", "b"])).round(2).tolist()
+    [0.17, 0.25, 0.5, 0.83, 0.75]
+    """
+    grouped = pd.Series(np.arange(len(labels))).groupby(labels)
+    places = (grouped.cumcount() + 0.5) / grouped.transform("size")
+    return places.to_numpy(np.float64)
+
+
+def _weights(weights: object, n: int) -> NDArray[np.float64] | None:
+    """Check sample weights (n,)."""
+    if weights is None:
+        return None
+    values = np.asarray(weights, dtype=np.float64)
+    if values.ndim == 0:
+        values = np.full(n, float(values))
+    if values.shape != (n,):
+        raise DataError(
+            f"sample_weight must have one weight for each of the {n} rows, however "
+            f"its shape is {values.shape}: Sample weights must be 1D array or scalar"
+        )
+    if not np.isfinite(values).all() or (values < 0).any() or not (values > 0).any():
+        raise DataError(
+            "sample_weight must hold finite weights of zero or more, some of them "
+            f"positive, however its smallest is {values.min()} and its largest "
+            f"{values.max()}: mend or drop these rows"
+        )
+    return values

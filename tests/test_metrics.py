@@ -1,0 +1,44 @@
+"""Scores of predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tabr.metrics import accuracy, make_score, rmse
+
+
+def test_rmse_and_accuracy_are_the_textbook_ones() -> None:
+    assert rmse(np.array([1, 2]), np.array([1.0, 4.0])) == pytest.approx(2**0.5)
+    probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+    assert accuracy(np.array([0, 1, 1]), probabilities) == pytest.approx(2 / 3)
+
+
+def test_default_scores_are_larger_for_better_predictions() -> None:
+    y = np.array([1.0, 2.0])
+    score = make_score(None, None, y, None)
+    assert score(y) == 0 > score(y + 1)
+    labels = np.array(["b", "a"])
+    score = make_score(None, None, labels, np.array(["a", "b"]))
+    assert score(np.array([[0.1, 0.9], [0.8, 0.2]])) == 1
+    assert score(np.array([[0.9, 0.1], [0.8, 0.2]])) == 0.5
+
+
+def test_a_scorer_sees_the_table_the_labels_and_the_predictions() -> None:
+    seen = []
+
+    def scorer(estimator, X, y) -> float:
+        seen.append((estimator.predict(X), estimator.predict_proba(X), X, y))
+        return 3.0
+
+    classes, y, X = np.array(["a", "b"]), np.array(["a"]), object()
+    assert make_score(scorer, X, y, classes)(np.array([[0.3, 0.7]])) == 3.0
+    ((labels, probabilities, table, truth),) = seen
+    assert labels.tolist() == ["b"]
+    assert probabilities.tolist() == [[0.3, 0.7]]
+    assert table is X and truth is y
+
+
+def test_an_unknown_scorer_is_refused_before_training() -> None:
+    with pytest.raises(ValueError, match="nonsense"):
+        make_score("nonsense", None, np.array([1.0]), None)

@@ -1,0 +1,170 @@
+"""Compare the network with stored outputs and gradients of the authors' network.
+
+    python scripts/compare_oracle.py FOLDER
+
+The folder holds one .npz file a case: weights by role, inputs, outputs and gradients
+in float64. Prints a line a case and exits with 1 if any differs by more than 1e-9.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tabr.config import STEPS, EmbeddingConfig, NetworkConfig
+from tabr.network import Context, TabR
+from tabr.rows import Rows
+from tabr.search import top
+
+DESIGNS = {
+    "tabr": STEPS["step-4"],
+    "dp-qk-v": STEPS["step-0"],
+    "dp-qk-yv": STEPS["step-1"],
+    "l2-k-yv": STEPS["step-2"],
+    "l2-k-yt": STEPS["step-3"],
+    **{name: STEPS[name] for name in ("dp-k-v", "dp-k-yv", "l2-k-v")},
+}
+
+
+class Case:
+    """One stored case, and our network with its weights."""
+
+    def __init__(self, path: Path) -> None:
+        self.arrays = dict(np.load(path))
+        design, self.task, shape, *rest = path.name.removesuffix(".npz").split(".")
+        kinds = [kind for kind in rest if kind in ("lr", "plr", "plr-lite")]
+        weight = self.tensors("weight/")
+        embedding = None
+        if kinds:
+            frequencies = weight.get("embedding.frequencies", torch.empty(0, 1))
+            bias = weight["embedding.linear.bias"]
+            embedding = EmbeddingConfig(
+                kinds[0], bias.shape[-1], max(1, frequencies.shape[-1])
+            )
+        width = len(weight["encoder.linear.bias"])
+        config = NetworkConfig(
+            width=width,
+            encoder_blocks=int(shape[1]),
+            predictor_blocks=int(shape[3]),
+            dropout=0.0,
+            context_dropout=0.0,
+            embedding=embedding,
+            retrieval=DESIGNS[design],
+        )
+        self.rows, self.labels = self.part("train"), self.tensor("train/label")
+        n_levels = self.rows.cat.max(0).values + 1 if self.rows.cat.numel() else []
+        self.network = TabR(
+            config,
+            self.rows.num.shape[1],
+            self.rows.bin.shape[1],
+            tuple(int(n) for n in n_levels),
+            self.task,
+            {"regression": 0, "binary": 2, "classes": 3}[self.task],
+        ).double()
+        self.m = int(self.arrays["context_size"])
+        parameters = dict(self.network.named_parameters())
+        lite = "plr-lite" in kinds
+        self.names = {role: our_name(role, lite) for role in weight}
+        with torch.no_grad():
+            for role, name in self.names.items():
+                if name in parameters:  # a bias that never matters is not there
+                    parameters[name].copy_(weight[role].reshape(parameters[name].shape))
+        missing = set(parameters) - set(self.names.values())
+        assert not missing, missing
+
+    def tensor(self, name: str) -> Tensor:
+        return torch.from_numpy(self.arrays[name])
+
+    def tensors(self, prefix: str) -> dict[str, Tensor]:
+        names = [name for name in self.arrays if name.startswith(prefix)]
+        return {name.removeprefix(prefix): self.tensor(name) for name in names}
+
+    def part(self, name: str) -> Rows:
+        num = self.tensor(f"{name}/num")
+        none = torch.empty(len(num), 0)
+        cat = self.arrays.get(f"{name}/cat", none.long().numpy())
+        bin_ = self.arrays.get(f"{name}/bin", none.numpy())
+        return Rows(num, torch.from_numpy(bin_).double(), torch.from_numpy(cat).long())
+
+    def predict(self, rows: Rows, exclude: Tensor | None) -> Tensor:
+        candidates = self.network.points(self.rows)
+        center = candidates.mean(0)
+        vectors = candidates - center
+        queries = self.network.queries(self.network.points(rows), center)
+        neighbors = top(
+            queries, vectors, self.network.offsets(vectors), self.m, exclude=exclude
+        )
+        index = neighbors.position
+        context = Context(candidates[index], self.labels[index], neighbors.found)
+        return self.network(rows, context).prediction
+
+    def differences(self) -> tuple[float, float]:
+        """Return the largest difference of outputs and of gradients."""
+        batch = self.tensor("batch").long()
+        output = self.predict(self.rows.take(batch), batch)
+        output.square().sum().backward()
+        with torch.no_grad():
+            new = self.predict(self.part("new"), None)
+        outputs = [
+            (output.detach().squeeze(-1) - self.tensor("batch/output").squeeze(-1)),
+            (new.squeeze(-1) - self.tensor("new/output").squeeze(-1)),
+        ]
+        parameters = dict(self.network.named_parameters())
+        worst = 0.0
+        for role, grad in self.tensors("grad/").items():
+            parameter = parameters.get(self.names[role])
+            ours = torch.zeros_like(grad)
+            if parameter is not None and parameter.grad is not None:
+                ours = parameter.grad.reshape(grad.shape)
+            worst = max(worst, float((ours - grad).abs().max()))
+        return max(float(o.abs().max()) for o in outputs), worst
+
+
+def our_name(role: str, lite: bool) -> str:
+    """Return the name of our parameter that plays the role."""
+    exact = {
+        "embedding.frequencies": "input.embedding.periodic.frequencies",
+        "retrieval.label.table": "label_value.table",
+        "retrieval.unknown_label": "unknown_label",
+    }
+    if role in exact:
+        return exact[role]
+    *path, kind = role.split(".")
+    prefix = {
+        "embedding.linear": "input.embedding.linear" if lite else "input.embedding",
+        "encoder.linear": "linear",
+        "retrieval.norm": "norm",
+        "retrieval.query": "to_query",
+        "retrieval.key": "to_key",
+        "retrieval.row_value": "row_value",
+        "retrieval.label": "label_value",
+        "retrieval.difference.first": "difference_value.first",
+        "retrieval.difference.second": "difference_value.second",
+        "head.norm": "head.0",
+        "head.linear": "head.2",
+    }.get(".".join(path))
+    if prefix is None:  # encoder.block0.first -> encoder.0.first
+        module, block, layer = path
+        prefix = f"{module}.{block.removeprefix('block')}.{layer}"
+    return f"{prefix}.{kind}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    paths = sorted(parser.parse_args().folder.glob("*.npz"))
+    agree = 0
+    for path in paths:
+        output, gradient = Case(path).differences()
+        agree += max(output, gradient) < 1e-9
+        print(f"{path.stem:45} outputs {output:.1e}  gradients {gradient:.1e}")
+    print(f"{agree} of {len(paths)} cases agree to 1e-9")
+    return 0 if agree == len(paths) > 0 else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,40 @@
+"""Rows of a table as tensors that are indexed, moved and joined together."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tabr.frames import Arrays
+
+
+class Rows(NamedTuple):
+    """Prepared rows: numbers, binary columns and codes of categories.
+
+    Shapes: num (n, p), bin (n, q), cat (n, r); a code of -1 has no level.
+    """
+
+    num: Tensor
+    bin: Tensor
+    cat: Tensor
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, device: torch.device) -> Rows:
+        """Move prepared arrays to the device."""
+        parts = (arrays.num, arrays.bin, arrays.cat)
+        return cls(*(torch.from_numpy(part).to(device) for part in parts))
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows; `len` of a tuple is something else."""
+        return self.num.shape[0]
+
+    def take(self, index: Tensor | slice) -> Rows:
+        """Return the rows at index; an index of shape (b, m) gives (b, m, ...)."""
+        return Rows(self.num[index], self.bin[index], self.cat[index])
+
+    def to(self, device: torch.device) -> Rows:
+        """Return the rows on the device."""
+        return Rows(*(part.to(device) for part in self))

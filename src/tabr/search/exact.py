@@ -1,0 +1,139 @@
+"""Exact top-m in torch: products in chunks, then a selection in two stages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# Which candidates a slice of the queries may take out of a slice of the candidates.
+Allowed = Callable[[slice, slice], Tensor]  # -> bool (queries, candidates)
+
+_ROWS = {"cpu": 256, "cuda": 1024}  # queries of one product
+_BYTES = {"cpu": 1 << 28, "cuda": 1 << 31}  # scores held at a time
+
+
+class Neighbors(NamedTuple):
+    """Positions of neighbours, best first, and whether there were any; both (b, m).
+
+    Where fewer candidates are allowed than asked for, `found` is False at the end of
+    a row and the position there means nothing.
+    """
+
+    position: Tensor
+    found: Tensor
+
+
+@torch.no_grad()
+def top(
+    queries: Tensor,
+    vectors: Tensor,
+    offsets: Tensor | None,
+    m: int,
+    *,
+    exclude: Tensor | None = None,
+    allowed: Allowed | None = None,
+    max_bytes: int | None = None,
+) -> Neighbors:
+    """Find for each query the m candidates with the largest <query, vector> + offset.
+
+    Args:
+        queries: (b, p).
+        vectors: (n, p), the candidates.
+        offsets: (n,), or None for zeros.
+        m: Neighbours asked for; fewer come back where there are fewer candidates.
+        exclude: (b,), the position of a candidate that is the query itself, or -1.
+        allowed: Further rule; both are applied before the selection.
+        max_bytes: Scores held at a time; it never changes the result.
+    """
+    b, n = len(queries), len(vectors)
+    kind = queries.device.type
+    n_rows = max(1, min(b, _ROWS.get(kind, 1024)))
+    limit = (max_bytes or _BYTES.get(kind, 1 << 28)) // queries.element_size()
+    n_candidates = max(1, min(n, limit // n_rows))
+    m = min(m, n)
+    if b == 0 or m == 0:
+        empty = torch.empty(b, m, dtype=torch.int64, device=queries.device)
+        return Neighbors(empty, empty.bool())
+    parts = []
+    with _full_precision():
+        for rows in _slices(b, n_rows):
+            best, position = queries[:0], queries[:0].long()
+            for part in _slices(n, n_candidates):
+                score = _scores(queries[rows], vectors[part], offsets, part)
+                if exclude is not None:
+                    _forbid(score, exclude[rows] - part.start)
+                if allowed is not None:
+                    score.masked_fill_(~allowed(rows, part), -math.inf)
+                score, index = _select(score, min(m, part.stop - part.start))
+                index = index + part.start
+                if part.start:
+                    joined = torch.cat([best, score], 1)
+                    score, order = joined.topk(min(m, joined.shape[1]))
+                    index = torch.cat([position, index], 1).gather(1, order)
+                best, position = score, index
+            parts.append((position, best > -math.inf))
+    return Neighbors(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+
+
+def _slices(n: int, size: int) -> Iterator[slice]:
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def _scores(
+    queries: Tensor, vectors: Tensor, offsets: Tensor | None, part: slice
+) -> Tensor:
+    """Return scores (r, c) of a slice of the candidates."""
+    if offsets is None:
+        return queries @ vectors.T
+    return torch.addmm(offsets[part], queries, vectors.T)
+
+
+def _forbid(score: Tensor, position: Tensor) -> None:
+    """Set the score at each row's position to -inf, where it lies inside."""
+    inside = (position >= 0) & (position < score.shape[1])
+    column = position.clamp(0, score.shape[1] - 1)[:, None]
+    value = score.gather(1, column).masked_fill(inside[:, None], -math.inf)
+    score.scatter_(1, column, value)
+
+
+def _select(score: Tensor, m: int) -> tuple[Tensor, Tensor]:
+    """Return the m largest scores of each row and their positions.
+
+    A row's m largest scores lie within the m bins of largest maximum: so the maxima
+    of bins are selected first, then the members of those bins.
+    """
+    n = score.shape[1]
+    size = 1 << max(0, round(math.log2(max(1.0, n / m)) / 2))  # members of a bin
+    n_bins = n // size
+    if size < 4 or n_bins < 2 * m:
+        value, index = score.topk(m)
+        return value, index
+    covered = n_bins * size
+    maxima = score[:, :covered].view(-1, size, n_bins).amax(1)
+    bins = maxima.topk(m, sorted=False).indices  # (r, m)
+    step = torch.arange(0, covered, n_bins, device=score.device)
+    members = (bins[:, None] + step[:, None]).flatten(1)  # (r, size * m)
+    rest = torch.arange(covered, n, device=score.device).expand(len(score), -1)
+    members = torch.cat([members, rest], 1)
+    value, order = score.gather(1, members).topk(m)
+    return value, members.gather(1, order)
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Switch reduced-precision products off, and back to what the user had."""
+    before = torch.get_float32_matmul_precision()
+    if before == "highest":
+        yield
+        return
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,178 @@
+"""The members of a model: fitted one after the other, asked together.
+
+Arrays come in and arrays go out: estimators on top of this need no tensors, and
+importing them does not import torch.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tabr.candidates import CandidateSet
+from tabr.config import NetworkConfig, TrainingConfig
+from tabr.explanation import NeighborTable
+from tabr.fitting import fit_tabr
+from tabr.frames import Arrays
+from tabr.network import Output, TabR
+from tabr.retrieval import PointIndex, predict
+from tabr.rows import Rows
+from tabr.samples import Sample
+from tabr.search import Neighbors
+from tabr.targets import ClassTarget, NumberTarget
+from tabr.training import History
+
+Target = NumberTarget | ClassTarget
+
+
+@dataclass
+class Member:
+    """One fitted network of an ensemble, and how its training went."""
+
+    network: TabR
+    history: History
+    _index: PointIndex | None = field(default=None, repr=False, compare=False)
+
+    def index(self, candidates: CandidateSet) -> PointIndex:
+        """Return the candidates, searchable; made at the first call."""
+        if self._index is None:
+            self._index = candidates.index(self.network)
+        return self._index
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is quickly made again."""
+        return {**self.__dict__, "_index": None}
+
+
+def choose_device(name: str | None) -> torch.device:
+    """Return the device of that name; None is a GPU if there is one."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"device must be one that this machine has, however: {name!r} ({error})"
+        ) from error
+    return device
+
+
+def fit_members(
+    network: NetworkConfig,
+    training: TrainingConfig,
+    target: Target,
+    sample: Sample,
+    arrays: Arrays,
+    validation: Arrays,
+    cardinalities: tuple[int, ...],
+    context_size: int,
+    score: Callable[[NDArray[np.float64]], float],
+    *,
+    seeds: list[int],
+    device: torch.device,
+    verbose: bool,
+) -> tuple[list[Member], CandidateSet]:
+    """Fit a network for each seed on the same rows, who become the candidates.
+
+    An interruption keeps what was fitted so far.
+    """
+    rows, rows_val = (Rows.from_arrays(a, device) for a in (arrays, validation))
+    labels = torch.from_numpy(target.encode(sample.y)).to(device)
+    weights = None
+    if sample.weights is not None:
+        mean_one = sample.weights / sample.weights.mean()
+        weights = torch.from_numpy(mean_one).to(device, torch.float32)
+    members: list[Member] = []
+    for number, seed in enumerate(seeds):
+        title = f"member {number + 1} of {len(seeds)}" if len(seeds) > 1 else "fit"
+        fitted = fit_tabr(
+            network,
+            training,
+            target.task,
+            target.n_classes,
+            rows,
+            labels,
+            weights,
+            cardinalities,
+            context_size,
+            rows_val,
+            lambda output: score(decode(output, target)),
+            seed=seed,
+            description=title if verbose else None,
+        )
+        members.append(Member(*fitted))
+        if members[-1].history.stopped == "interrupted":
+            message = "training was interrupted: the best epoch so far is kept"
+            warnings.warn(message, stacklevel=3)
+            break
+    return members, CandidateSet(sample.ids, sample.frame, sample.y, rows, labels)
+
+
+def ask_members(
+    members: list[Member],
+    candidates: CandidateSet,
+    arrays: Arrays,
+    context_size: int,
+) -> list[tuple[Output, Neighbors]]:
+    """Return what each member says of the rows, and from which neighbours."""
+    rows = Rows.from_arrays(arrays, candidates.labels.device)
+    return [
+        predict(
+            member.network,
+            member.index(candidates),
+            candidates.labels,
+            rows,
+            context_size,
+        )
+        for member in members
+    ]
+
+
+def decode(output: Tensor, target: Target) -> NDArray[np.float64]:
+    """Network outputs (n, outputs) -> values (n,) or probabilities (n, classes)."""
+    if isinstance(target, NumberTarget):
+        return target.decode(output.cpu().numpy())
+    output = output.double()
+    if target.task == "binary":
+        second = output.sigmoid()
+        probabilities = torch.cat([1 - second, second], 1)
+    else:
+        probabilities = output.softmax(1)
+    array: NDArray[np.float64] = probabilities.cpu().numpy()
+    return array
+
+
+def neighbor_table(
+    output: Output, neighbors: Neighbors, ids: NDArray[np.int64]
+) -> NeighborTable:
+    """Return one member's neighbours by id, heaviest first."""
+    found = neighbors.found.cpu().numpy()
+    weights = output.weights.double().cpu().numpy()
+    similarity = output.similarity.double().cpu().numpy()
+    order = np.argsort(np.where(found, -weights, np.inf), 1, kind="stable")
+    parts = (
+        np.where(found, ids[neighbors.position.cpu().numpy()], -1),
+        np.where(found, weights, 0.0),
+        np.where(found, np.sqrt(np.maximum(-similarity, 0.0)), np.inf),
+    )
+    return NeighborTable(*(np.take_along_axis(part, order, 1) for part in parts))
+
+
+def history_table(members: list[Member]) -> pd.DataFrame:
+    """Return a line for each member and epoch."""
+    columns = ("loss", "score", "seconds")
+    parts = [
+        pd.DataFrame({name: getattr(member.history, name) for name in columns})
+        for member in members
+    ]
+    table = pd.concat(parts, keys=range(len(parts)), names=["member", "epoch"])
+    return table.reset_index()

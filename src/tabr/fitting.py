@@ -1,0 +1,144 @@
+"""Fit one TabR: the contexts of training rows, the loss and the validation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tabr.config import NetworkConfig, Task, TrainingConfig
+from tabr.network import Context, TabR
+from tabr.retrieval import PointIndex, candidate_points, predict
+from tabr.rows import Rows
+from tabr.search import Neighbors
+from tabr.training import History, fit_network, seeded
+
+
+class Contexts:
+    """Neighbours of training rows among the training rows, never themselves."""
+
+    def __init__(self, network: TabR, rows: Rows, labels: Tensor, m: int) -> None:
+        """Make points that no training step can change once and for all."""
+        self.network, self.rows, self.labels, self.m = network, rows, labels, m
+        self.fixed: PointIndex | None = None
+        if network.points_are_inputs:
+            self.fixed = PointIndex(network, candidate_points(network, rows))
+        self.frozen: Neighbors | None = None
+
+    def of(self, batch: Tensor) -> Context:
+        """Return the context of the rows at batch (b,), differentiable."""
+        every: Tensor | None = None
+        if self.fixed is not None:
+            every = self.fixed.points
+        elif self.rows.n_rows <= len(batch) * self.m:
+            # All candidates cost no more than all neighbours of the batch.
+            every = self.network.points(self.rows)
+        if self.frozen is not None:
+            index, found = self.frozen.position[batch], self.frozen.found[batch]
+        else:
+            index, found = self._search(self.index(every), batch)
+        points = self._encode(index) if every is None else every[index]
+        return Context(points, self.labels[index], found)
+
+    def freeze(self) -> None:
+        """Search once more for all rows; from now on their neighbours stay."""
+        index = self.index()
+        batches = torch.arange(len(self.labels), device=self.labels.device).split(4096)
+        found = [self._search(index, batch) for batch in batches]
+        self.frozen = Neighbors(
+            *(torch.cat(parts) for parts in zip(*found, strict=True))
+        )
+
+    def index(self, every: Tensor | None = None) -> PointIndex:
+        """Return all rows, searchable under today's metric."""
+        if self.fixed is not None:
+            self.fixed.refresh(self.network)
+            return self.fixed
+        if every is None:
+            every = candidate_points(self.network, self.rows)
+        return PointIndex(self.network, every.detach())
+
+    def _search(self, index: PointIndex, batch: Tensor) -> Neighbors:
+        points = index.points[batch]
+        return index.neighbors(self.network, points, self.m, exclude=batch)
+
+    def _encode(self, index: Tensor) -> Tensor:
+        """Return differentiable points (b, m, p) of the rows at index (b, m)."""
+        if index.device.type != "cpu":  # `unique` would wait for the device
+            return self.network.points(self.rows.take(index))
+        distinct, inverse = index.unique(return_inverse=True)
+        return self.network.points(self.rows.take(distinct))[inverse]
+
+
+def row_losses(prediction: Tensor, labels: Tensor, task: Task) -> Tensor:
+    """Return the loss of each row: prediction (b, outputs), labels (b,) -> (b,)."""
+    if task == "regression":
+        return (prediction.squeeze(-1) - labels).square()
+    if task == "binary":
+        logit = prediction.squeeze(-1)
+        target = labels.to(logit.dtype)
+        return F.binary_cross_entropy_with_logits(logit, target, reduction="none")
+    return F.cross_entropy(prediction, labels, reduction="none")
+
+
+def fit_tabr(
+    config: NetworkConfig,
+    training: TrainingConfig,
+    task: Task,
+    n_classes: int,
+    rows: Rows,
+    labels: Tensor,
+    weights: Tensor | None,
+    cardinalities: tuple[int, ...],
+    m: int,
+    validation: Rows,
+    score: Callable[[Tensor], float],
+    *,
+    seed: int,
+    description: str | None = None,
+) -> tuple[TabR, History]:
+    """Build a network and train it.
+
+    Args:
+        config: Shape of the network.
+        training: How it is trained.
+        task: Which loss.
+        n_classes: Classes, or 0.
+        rows: Training rows, who are also the candidates.
+        labels: Their encoded labels (n,).
+        weights: Weights (n,) of their losses, of mean one; None weighs all alike.
+        cardinalities: Levels of each categorical column.
+        m: Neighbours of a row.
+        validation: Validation rows.
+        score: The score of predictions (n_validation, outputs), larger is better.
+        seed: The same seed gives the same network on the same device.
+        description: Title of a progress bar; None shows none.
+    """
+    device = labels.device
+    with seeded(seed, device) as generator:
+        n_num, n_bin = rows.num.shape[1], rows.bin.shape[1]
+        network = TabR(config, n_num, n_bin, cardinalities, task, n_classes).to(device)
+        contexts = Contexts(network, rows, labels, m)
+
+        def loss(batch: Tensor) -> Tensor:
+            prediction = network(rows.take(batch), contexts.of(batch)).prediction
+            losses = row_losses(prediction, labels[batch], task)
+            return (losses if weights is None else losses * weights[batch]).mean()
+
+        def validate() -> float:
+            index = contexts.index()
+            return score(predict(network, index, labels, validation, m)[0].prediction)
+
+        history = fit_network(
+            network,
+            loss,
+            validate,
+            len(labels),
+            training,
+            generator=generator,
+            freeze=contexts.freeze,
+            description=description,
+        )
+    return network, history

@@ -1,0 +1,184 @@
+"""Contexts of training rows, and fitting one TabR."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from tabr.config import STEPS, EmbeddingConfig, NetworkConfig, TrainingConfig
+from tabr.fitting import Contexts, fit_tabr, row_losses
+from tabr.network import TabR
+from tabr.retrieval import PointIndex, candidate_points, predict
+from tabr.rows import Rows
+
+CONFIGS = {
+    "tabr-s": {},
+    "deep": {"encoder_blocks": 1},
+    "embedded": {"embedding": EmbeddingConfig("plr-lite", 3, 2)},
+    "step-1": {"retrieval": STEPS["step-1"]},
+    "step-3": {"retrieval": STEPS["step-3"]},
+}
+
+
+def table(n: int = 60, seed: int = 0) -> tuple[Rows, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    num = torch.randn(n, 3, generator=generator)
+    y = num[:, 0] * 2 + num[:, 1].sin()
+    return Rows(num, num[:, :0], num[:, :0].long()), (y - y.mean()) / y.std()
+
+
+def make(name: str = "tabr-s", **values: object) -> TabR:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = NetworkConfig(width=8, **{**CONFIGS[name], **values})
+        return TabR(config, 3, 0, (), "regression")
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("m", [4, 96])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_own_label_never_influences_own_prediction(
+    name: str, m: int, frozen: bool
+) -> None:
+    network = make(name).eval()
+    rows, labels = table()
+    duplicated = Rows(*(torch.cat([part, part[:5]]) for part in rows))
+    labels = torch.cat([labels, labels[:5]])
+    batch = torch.arange(65)
+
+    def predictions(labels: Tensor) -> Tensor:
+        contexts = Contexts(network, duplicated, labels, m)
+        if frozen:
+            contexts.freeze()
+        return network(duplicated, contexts.of(batch)).prediction.squeeze(-1)
+
+    before = predictions(labels)
+    n_seen = 0
+    for i in (0, 3, 17, 30, 41, 62):
+        changed = labels.clone()
+        changed[i] += 5
+        after = predictions(changed)
+        assert after[i] == before[i]
+        n_seen += int((after != before).sum())
+    assert n_seen > 0  # others do see these labels
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_context_does_not_depend_on_how_neighbours_are_encoded(name: str) -> None:
+    network = make(name).eval()
+    rows, labels = table()
+    contexts = Contexts(network, rows, labels, 4)
+    few, many = torch.tensor([5, 9]), torch.arange(60)  # 2 x 4 < 60 <= 60 x 4
+    one, all_ = contexts.of(few), contexts.of(many)
+    for part, whole in zip(one, all_, strict=True):
+        torch.testing.assert_close(part, whole[few])
+
+
+def test_neighbours_are_gradient_sources_where_points_are_learned() -> None:
+    rows, labels = table()
+    for name, learned in (("tabr-s", False), ("deep", True)):
+        network = make(name)
+        for batch in (torch.tensor([1, 2]), torch.arange(60)):
+            context = Contexts(network, rows, labels, 4).of(batch)
+            assert context.points.requires_grad == learned
+
+
+def test_frozen_contexts_stay_while_the_network_moves() -> None:
+    network = make("deep").eval()
+    rows, labels = table()
+    contexts = Contexts(network, rows, labels, 4)
+    batch = torch.arange(60)
+    contexts.freeze()
+    assert contexts.frozen is not None
+    before, frozen = contexts.of(batch), contexts.frozen.position.clone()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_(0, 1, generator=torch.Generator().manual_seed(3))
+    after = contexts.of(batch)
+    assert torch.equal(contexts.frozen.position, frozen)
+    assert torch.equal(before.labels, after.labels)  # the same neighbours
+    assert not torch.equal(before.points, after.points)  # encoded anew
+
+
+def test_freezing_changes_no_neighbour_at_that_moment() -> None:
+    network = make().eval()
+    contexts = Contexts(network, *table(), 4)
+    fresh = contexts.of(torch.arange(60))
+    contexts.freeze()
+    for a, b in zip(fresh, contexts.of(torch.arange(60)), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("freeze_after", [None, 1])
+def test_every_variant_learns(name: str, freeze_after: int | None) -> None:
+    rows, labels = table(300)
+    validation, target = table(80, seed=1)
+
+    def score(output: Tensor) -> float:
+        return -float((output.squeeze(-1) - target).square().mean())
+
+    network, history = fit_tabr(
+        NetworkConfig(width=16, dropout=0.0, context_dropout=0.1, **CONFIGS[name]),
+        TrainingConfig(1e-2, batch_size=64, max_epochs=8, freeze_after=freeze_after),
+        "regression",
+        0,
+        rows,
+        labels,
+        None,
+        (),
+        16,
+        validation,
+        score,
+        seed=0,
+    )
+    assert history.best_score > -0.3  # the targets' variance is one
+    index = PointIndex(network, candidate_points(network, rows))
+    output, neighbors = predict(network, index, labels, validation, 16)
+    assert score(output.prediction) == pytest.approx(history.best_score, rel=1e-4)
+    assert neighbors.position.shape == output.weights.shape == (80, 16)
+
+
+def test_weights_of_zero_silence_a_loss() -> None:
+    rows, labels = table(40)
+    spoiled = labels.clone()
+    spoiled[:20] = 100
+    weights = torch.cat([torch.zeros(20), torch.full((20,), 2.0)])
+
+    def fit(labels: Tensor) -> TabR:
+        # With one neighbour each, labels of others would still be seen: so no context.
+        return fit_tabr(
+            NetworkConfig(width=8, retrieval=STEPS["step-0"]),
+            TrainingConfig(1e-2, batch_size=40, max_epochs=3),
+            "regression",
+            0,
+            rows,
+            labels,
+            weights,
+            (),
+            4,
+            rows,
+            lambda _: 0.0,
+            seed=0,
+        )[0]
+
+    for a, b in zip(fit(labels).parameters(), fit(spoiled).parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("task", ["regression", "binary", "classes"])
+def test_row_losses_are_the_textbook_ones(task: str) -> None:
+    outputs = torch.tensor([[0.3, -1.0, 2.0], [1.0, 0.0, -1.0]])
+    if task == "regression":
+        loss = row_losses(outputs[:, :1], torch.tensor([1.0, 3.0]), task)
+        expected = torch.tensor([0.7**2, 2.0**2])
+    elif task == "binary":
+        loss = row_losses(outputs[:, :1], torch.tensor([1, 0]), task)
+        p = outputs[:, 0].sigmoid()
+        expected = torch.stack([-p[0].log(), -(1 - p[1]).log()])
+    else:
+        loss = row_losses(outputs, torch.tensor([2, 0]), task)
+        p = outputs.softmax(1)
+        expected = -torch.stack([p[0, 2], p[1, 0]]).log()
+    torch.testing.assert_close(loss, expected)

@@ -1,0 +1,403 @@
+"""TabRClassifier and TabRRegressor: check, call the parts in order, keep results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from tabr.config import (
+    STEPS,
+    EmbeddingConfig,
+    Mode,
+    NetworkConfig,
+    RetrievalConfig,
+    TrainingConfig,
+    batch_size_for,
+)
+from tabr.explanation import NeighborTable, join_members
+from tabr.frames import Kind, Preprocessor, to_frame
+from tabr.metrics import Scoring, make_score
+from tabr.samples import Sample
+from tabr.targets import ClassTarget, NumberTarget
+
+# Torch is imported by the first `fit` or `load`: with it, importing an estimator would
+# take twice as long.
+if TYPE_CHECKING:
+    from tabr.candidates import CandidateSet
+    from tabr.ensemble import Member
+    from tabr.network import Output
+    from tabr.search import Neighbors
+
+
+class _TabR(BaseEstimator):
+    """What classifier and regressor share: everything but the target."""
+
+    _target: ClassVar[type[NumberTarget] | type[ClassTarget]]
+
+    candidates_: CandidateSet
+    members_: list[Member]
+    preprocessor_: Preprocessor
+    target_: NumberTarget | ClassTarget
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
+    def __init__(
+        self,
+        *,
+        n_members: int = 1,
+        context_size: int = 96,
+        width: int = 265,
+        encoder_blocks: int = 0,
+        predictor_blocks: int = 1,
+        embedding: str | EmbeddingConfig | None = None,
+        dropout: float = 0.38852797479169876,
+        context_dropout: float = 0.38920071545944357,
+        learning_rate: float = 0.0003121273641315169,
+        weight_decay: float = 1.2260352006404615e-06,
+        batch_size: int | None = None,
+        max_epochs: int | None = None,
+        patience: int = 16,
+        freeze_after: int | None = None,
+        time_limit: float | None = None,
+        retrieval: str | RetrievalConfig = "step-4",
+        normalization: Literal["quantile", "standard", "none"] = "quantile",
+        column_kinds: Mapping[str, Kind] | None = None,
+        validation_fraction: float = 0.2,
+        scoring: Scoring | None = None,
+        mode: Mode = "fixed",
+        device: str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_members = n_members
+        self.context_size = context_size
+        self.width = width
+        self.encoder_blocks = encoder_blocks
+        self.predictor_blocks = predictor_blocks
+        self.embedding = embedding
+        self.dropout = dropout
+        self.context_dropout = context_dropout
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.freeze_after = freeze_after
+        self.time_limit = time_limit
+        self.retrieval = retrieval
+        self.normalization = normalization
+        self.column_kinds = column_kinds
+        self.validation_fraction = validation_fraction
+        self.scoring = scoring
+        self.mode = mode
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- fit ------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: tuple[Any, Any] | None = None,
+    ) -> Self:
+        """Learn from a table and its labels.
+
+        Args:
+            X: A table (n, columns): pandas, polars, pyarrow, numpy or a list of rows.
+            y: Its labels (n,).
+            sample_weight: Weights (n,) of the rows' losses; a row of weight zero is
+                left out altogether.
+            eval_set: A table and its labels to stop early by; without them a share of
+                X (`validation_fraction`) is held out.
+        """
+        from tabr.ensemble import choose_device, fit_members
+
+        network = self._network_config()
+        device = choose_device(self.device)
+        seeds = _seeds(self.random_state, self.n_members)
+        name = type(self).__name__
+        sample = Sample.read(X, y, sample_weight, self._target, name)
+        target = self._target().fit(sample.y)
+        if eval_set is None:
+            codes = target.encode(sample.y) if isinstance(target, ClassTarget) else None
+            train, held_out = sample.hold_out(self.validation_fraction, codes, seeds[0])
+            if isinstance(target, NumberTarget):
+                target = target.fit(train.y)  # standardised by training rows alone
+        else:
+            train = sample
+            held_out = Sample.read(*eval_set, None, self._target, name)
+            target.encode(held_out.y)  # refuses labels that training does not have
+        preprocessor = self._preprocessor().fit(train.frame)
+        classes = target.classes if isinstance(target, ClassTarget) else None
+        members, candidates = fit_members(
+            network,
+            self._training_config(len(train.ids)),
+            target,
+            train,
+            preprocessor.transform(train.frame, caller=name),
+            preprocessor.transform(held_out.frame, caller=name),
+            preprocessor.cardinalities,
+            self.context_size,
+            make_score(self.scoring, held_out.frame, held_out.y, classes),
+            seeds=seeds,
+            device=device,
+            verbose=self.verbose,
+        )
+        # All went well: only now the estimator changes.
+        self.members_, self.candidates_ = members, candidates
+        self.preprocessor_, self.target_ = preprocessor, target
+        self.n_features_in_ = sample.frame.shape[1]
+        names = getattr(X, "columns", None)
+        if names is not None and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.asarray(list(names), dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return self
+
+    def _network_config(self) -> NetworkConfig:
+        for name in ("n_members", "context_size"):
+            if getattr(self, name) < 1:
+                value = getattr(self, name)
+                raise ValueError(f"`{name} >= 1` must hold, however: {name}={value!r}")
+        embedding, retrieval = self.embedding, self.retrieval
+        if isinstance(embedding, str):
+            embedding = EmbeddingConfig(kind=embedding)  # type: ignore[arg-type]
+        if isinstance(retrieval, str):
+            if retrieval not in STEPS:
+                raise ValueError(
+                    f"retrieval must be a RetrievalConfig or one of {list(STEPS)}, "
+                    f"however: {retrieval!r}"
+                )
+            retrieval = STEPS[retrieval]
+        return NetworkConfig(
+            width=self.width,
+            encoder_blocks=self.encoder_blocks,
+            predictor_blocks=self.predictor_blocks,
+            dropout=self.dropout,
+            context_dropout=self.context_dropout,
+            embedding=embedding,
+            retrieval=retrieval,
+        )
+
+    def _training_config(self, n_rows: int) -> TrainingConfig:
+        return TrainingConfig(
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            batch_size=(
+                batch_size_for(n_rows) if self.batch_size is None else self.batch_size
+            ),
+            max_epochs=self.max_epochs,
+            patience=self.patience,
+            freeze_after=self.freeze_after,
+            time_limit=self.time_limit,
+            mode=self.mode,
+        )
+
+    def _preprocessor(self) -> Preprocessor:
+        published = self.mode == "paper" and self.normalization == "quantile"
+        return Preprocessor(
+            normalization="published-quantile" if published else self.normalization,
+            kinds=self.column_kinds,
+        )
+
+    # --- predict --------------------------------------------------------------
+
+    def _ask(self, X: Any) -> list[tuple[Output, Neighbors]]:
+        """Return what each member says of the rows of X, and from which neighbours."""
+        from tabr.ensemble import ask_members
+
+        check_is_fitted(self, "members_")
+        arrays = self.preprocessor_.transform(to_frame(X), caller=type(self).__name__)
+        return ask_members(self.members_, self.candidates_, arrays, self.context_size)
+
+    def _decoded(self, X: Any) -> NDArray[np.float64]:
+        """Return the mean of the members' predictions: values or probabilities."""
+        from tabr.ensemble import decode
+
+        answers = self._ask(X)
+        predictions = [decode(output.prediction, self.target_) for output, _ in answers]
+        mean: NDArray[np.float64] = np.mean(predictions, axis=0)
+        return mean
+
+    def neighbors(self, X: Any) -> NeighborTable:
+        """Return the candidates that the predictions for X come from.
+
+        The result has `ids`, `weights` and `distances`, each (rows, m), heaviest
+        first. Ids are positions in the table of `fit`; `candidates_.look_up(ids)`
+        gives the rows. An ensemble's weights are the mean of its members'.
+        """
+        from tabr.ensemble import neighbor_table
+
+        ids = self.candidates_.ids
+        return join_members([neighbor_table(*a, ids) for a in self._ask(X)])
+
+    # --- what is left behind --------------------------------------------------
+
+    @property
+    def history_(self) -> pd.DataFrame:
+        """What happened in training: a line for each member and epoch."""
+        from tabr.ensemble import history_table
+
+        check_is_fitted(self, "members_")
+        return history_table(self.members_)
+
+    @property
+    def best_epoch_(self) -> list[int]:
+        """The epoch (from 0) whose weights each member kept."""
+        check_is_fitted(self, "members_")
+        return [member.history.best_epoch for member in self.members_]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file; it holds no code."""
+        from tabr.storage import save
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], device: str | None = None) -> Self:
+        """Read a model that `save` wrote.
+
+        Args:
+            path: The file. Reading it runs no code, whoever wrote it.
+            device: Where to compute; None is a GPU if there is one.
+        """
+        from tabr.storage import load
+
+        return load(path, cls, device)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn which tables are welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.target_tags.required = True
+        return tags
+
+
+class TabRRegressor(RegressorMixin, _TabR):
+    """Predict a number from the numbers of similar rows.
+
+    {parameters}
+
+    Examples:
+        >>> from sklearn.datasets import load_diabetes
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> model = TabRRegressor(max_epochs=2, random_state=0).fit(X, y)
+        >>> model.predict(X.head(2)).shape
+        (2,)
+    """
+
+    _target = NumberTarget
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return a value for each row of X, in the units of y."""
+        return self._decoded(X)
+
+
+class TabRClassifier(ClassifierMixin, _TabR):
+    """Predict a class from the classes of similar rows.
+
+    {parameters}
+
+    Examples:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = TabRClassifier(max_epochs=2, random_state=0).fit(X, y)
+        >>> model.predict_proba(X.head(2)).shape
+        (2, 3)
+    """
+
+    _target = ClassTarget
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes, in the order of the columns of `predict_proba`."""
+        check_is_fitted(self, "members_")
+        classes: NDArray[Any] = self.target_.classes  # type: ignore[union-attr]
+        return classes
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the likeliest class of each row of X."""
+        labels: NDArray[Any] = self.classes_[self._decoded(X).argmax(1)]
+        return labels
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class, (rows, classes)."""
+        return self._decoded(X)
+
+
+def load_model(
+    path: str | os.PathLike[str], device: str | None = None
+) -> TabRRegressor | TabRClassifier:
+    """Read a model file of either kind."""
+    from tabr.storage import load_any
+
+    classes = {cls.__name__: cls for cls in (TabRRegressor, TabRClassifier)}
+    model: TabRRegressor | TabRClassifier = load_any(path, classes, device)
+    return model
+
+
+_PARAMETERS = """\
+For each row the model retrieves the most similar training rows under a metric that it
+    learns, and predicts from their labels and from how they differ. The defaults are
+    TabR-S of the paper.
+
+    Args:
+        n_members: Networks that are fitted and averaged, differing by their seeds.
+        context_size: Neighbours of a row.
+        width: Width of rows inside the network.
+        encoder_blocks: Residual blocks before the retrieval.
+        predictor_blocks: Residual blocks after it.
+        embedding: How numbers are embedded: None, "lr", "plr", "plr-lite" or an
+            `EmbeddingConfig`.
+        dropout: Dropout inside blocks.
+        context_dropout: Dropout of the weights of neighbours.
+        learning_rate: Step size of AdamW.
+        weight_decay: Weight decay of AdamW.
+        batch_size: Rows of a step; None follows the paper: 256 rows, 512 from 30,000
+            training rows on, 1024 from 200,000 on.
+        max_epochs: Epochs at most; None leaves it to `patience`.
+        patience: Epochs without a better validation score before training stops.
+        freeze_after: Epochs after which each row's neighbours stay as they are,
+            which makes training on large tables cheaper; None never.
+        time_limit: Seconds after which a member's training ends; None sets no limit.
+        retrieval: A step of the paper's design ("step-0" to "step-4"), the name of an
+            ablation, or a `RetrievalConfig`.
+        normalization: Of numbers: "quantile" (to a normal distribution), "standard"
+            or "none".
+        column_kinds: Kinds of columns that should not be guessed, by name: "numeric",
+            "binary", "categorical" or "date".
+        validation_fraction: Share of rows held out to stop early, without `eval_set`.
+        scoring: What early stopping looks at: a scikit-learn scorer or its name; None
+            is the RMSE for numbers and the accuracy for classes.
+        mode: "paper" reproduces the published runs in all details, weight decay of
+            every parameter and their noise in quantile normalisation included;
+            "fixed" mends these two.
+        device: As torch names it; None is a GPU if there is one.
+        random_state: Seed; the same seed gives the same model on the same device.
+        verbose: Show progress."""
+
+for _estimator in (TabRRegressor, TabRClassifier):
+    assert _estimator.__doc__ is not None
+    _estimator.__doc__ = _estimator.__doc__.replace("{parameters}", _PARAMETERS)
+
+
+def _seeds(random_state: int | np.random.RandomState | None, n: int) -> list[int]:
+    """Return a seed for each member; an integer gives itself and those after it."""
+    if isinstance(random_state, int | np.integer):
+        return [int(random_state) + k for k in range(n)]
+    first = check_random_state(random_state).randint(2**31 - n)
+    return [int(first) + k for k in range(n)]

@@ -1,0 +1,445 @@
+"""A fitted model becomes one file and comes back; reading a file runs no code.
+
+The file is a ZIP archive, named *.tabr by custom. `model.json` holds the format number,
+parameters, configs, histories and fitted states, `tensors.safetensors` the weights and
+the prepared candidates, `candidates.parquet` the candidates in the user's columns.
+
+Nothing is compressed, so no small file unfolds to a huge one, and sizes are compared
+with what the file holds before memory is taken. Columns that Parquet would not give
+back as they were, such as objects of several types, are stored as the model reads
+them: as numbers, times in UTC or text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import secrets
+import warnings
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, get_args
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+from safetensors import numpy as safetensors
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+from torch.overrides import TorchFunctionMode
+
+from tabr import __version__
+from tabr.candidates import CandidateSet
+from tabr.config import EmbeddingConfig, RetrievalConfig, network_config
+from tabr.ensemble import Member, Target, choose_device
+from tabr.frames import Preprocessor
+from tabr.network import TabR
+from tabr.rows import Rows
+from tabr.tables import Cells
+from tabr.targets import ClassTarget, NumberTarget
+from tabr.training import History, Stop
+
+AnyPath = str | os.PathLike[str]
+Arrays = dict[str, NDArray[Any]]
+Model = TypeVar("Model")
+
+_FORMAT = 1
+_HEADER, _TENSORS, _COLUMNS = "model.json", "tensors.safetensors", "candidates.parquet"
+_CONFIGS = {cls.__name__: cls for cls in (EmbeddingConfig, RetrievalConfig)}
+_PLAIN = ("string", "integer", "floating", "boolean")  # what JSON has
+_MOST_BYTES_OF_CLASSES = 1 << 28
+_TRIED_ROWS = 1000  # candidates that a preprocessor is tried with
+
+
+class ModelFileError(ValueError):
+    """The file cannot be read as a model."""
+
+
+def save(model: Any, path: AnyPath) -> None:
+    """Write a fitted model to one file, whole or not at all.
+
+    The device is no part of it; a parameter that is a function is stored as None.
+    """
+    check_is_fitted(model, "members_")
+    candidates: CandidateSet = model.candidates_
+    content, columns = _pack_frame(candidates.frame)
+    groups: dict[str, Mapping[str, Any]] = {
+        f"members.{number}": member.network.state_dict()
+        for number, member in enumerate(model.members_)
+    }
+    of_rows = {"ids": candidates.ids, "labels": candidates.labels}
+    if isinstance(model.target_, NumberTarget):  # classes follow from labels
+        of_rows["y"] = candidates.y
+    groups["candidates"] = candidates.rows._asdict() | of_rows
+    preprocessor, groups["preprocessor"] = model.preprocessor_.state()
+    target, groups["target"] = model.target_.state()
+    contents = {_TENSORS: _to_safetensors(groups), _COLUMNS: content}
+    params = {}
+    for name, value in model.get_params(deep=False).items():
+        params[name] = _pack_param(name, value)
+    del params["device"]
+    header = {
+        "format": _FORMAT,
+        "tabr": __version__,
+        "estimator": type(model).__name__,
+        "params": params,
+        "named": hasattr(model, "feature_names_in_"),
+        "columns": columns,
+        "preprocessor": preprocessor,
+        "target": target,
+        "members": [
+            {"network": asdict(m.network.config), "history": asdict(m.history)}
+            for m in model.members_
+        ],
+        "sha256": {k: hashlib.sha256(v).hexdigest() for k, v in contents.items()},
+    }
+    _write(Path(os.path.realpath(path)), {_HEADER: json.dumps(header), **contents})
+
+
+def load(path: AnyPath, cls: type[Model], device: str | None = None) -> Model:
+    """Read a model of this class and put it on the device."""
+    model: Model = load_any(path, {cls.__name__: cls}, device)
+    return model
+
+
+def load_any(
+    path: AnyPath, classes: Mapping[str, type], device: str | None = None
+) -> Any:
+    """Read a model of whichever of these classes the file names."""
+    place = choose_device(device)
+    start = f"{os.fspath(path)} cannot be read as a model"
+    if os.path.isdir(path):
+        raise ModelFileError(f"{start}: it is a folder; give a file that save wrote")
+    with open(path, "rb") as file:
+        try:
+            model = _read(file, classes, device)
+        except MemoryError:
+            raise
+        except ModelFileError as error:
+            raise ModelFileError(f"{start}: {error}") from error
+        except Exception as error:  # its parsers may raise anything
+            message = f"{start}: it is damaged ({error!r:.200}); save the model again"
+            raise ModelFileError(message) from error
+    model.candidates_ = model.candidates_.to(place)
+    for member in model.members_:
+        member.network.to(place)
+    return model
+
+
+def _check(rule: bool, what: str, remedy: str = "save the model again") -> None:
+    if not rule:
+        raise ModelFileError(f"{what}; {remedy}")
+
+
+# --- the container ------------------------------------------------------------
+
+
+def _write(path: Path, contents: Mapping[str, str | bytes]) -> None:
+    """Write beside the path, then take its place; until then the old file stays."""
+    temporary = path.with_name(f".tabr-{secrets.token_hex(8)}")
+    try:
+        with open(temporary, "xb") as file:
+            with zipfile.ZipFile(file, "w") as archive:
+                for name, content in contents.items():
+                    archive.writestr(zipfile.ZipInfo(name), content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _unzip(file: BinaryIO, classes: Mapping[str, type]) -> tuple[dict[str, Any], Any]:
+    """Return the header and the bytes of the other members, all checked."""
+    size, start = os.fstat(file.fileno()).st_size, file.read(4)
+    give, again = "give a file that save wrote", "copy or save it again"
+    _check(size > 0, "it is empty", give)
+    _check(start[:1] != b"\x80", "it looks like a pickle, which may hold code", give)
+    _check(start == b"PK\x03\x04", "it is no ZIP archive", give)
+    _check(zipfile.is_zipfile(file), "it is cut off or damaged", again)
+    archive = zipfile.ZipFile(file)
+    names = [info.filename for info in archive.infolist()]
+    _check(names == [_HEADER, _TENSORS, _COLUMNS], "it holds something else", give)
+    for info in archive.infolist():
+        stored = info.compress_type == zipfile.ZIP_STORED
+        fits = stored and info.file_size == info.compress_size < size
+        _check(fits, f"its {info.filename} claims {info.file_size} bytes of {size}")
+    header = json.loads(archive.read(_HEADER))
+    number, name, here = header["format"], header["estimator"], f"tabr {__version__}"
+    _check(type(number) is int and number > 0, f"its format is {number!r:.20}", give)
+    update = f"install tabr {header['tabr']:.20} or later"
+    _check(number <= _FORMAT, f"its format is {number}, beyond {here}", update)
+    other = f"it holds a {name:.50}, however {' or '.join(classes)} came"
+    _check(name in classes, other, f"load it as {name:.50}")
+    new = sorted(header["params"].keys() - inspect.signature(classes[name]).parameters)
+    _check(not new, f"it has parameters beyond {here}: {new[:3]}", update)
+    contents = {name: archive.read(name) for name in (_TENSORS, _COLUMNS)}
+    for name, content in contents.items():
+        same = hashlib.sha256(content).hexdigest() == header["sha256"][name]
+        _check(same, f"the checksum of its {name} is another", again)
+    return header, contents
+
+
+# --- the parts ----------------------------------------------------------------
+
+
+def _pack_param(name: str, value: Any) -> Any:
+    """Return a parameter as JSON holds it, or None."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, EmbeddingConfig | RetrievalConfig):
+        return {"type": type(value).__name__, "values": asdict(value)}
+    if isinstance(value, Mapping):
+        items = [[_pack_param(name, part) for part in item] for item in value.items()]
+        return {"type": "dict", "values": items}
+    if not isinstance(value, np.random.RandomState):
+        message = f"{name} cannot be stored, however {value!r:.60} came: set it again"
+        warnings.warn(f"{message} after loading", stacklevel=4)
+    return None
+
+
+def _unpack_param(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if value["type"] == "dict":
+        return {key: _unpack_param(part) for key, part in value["values"]}
+    return _CONFIGS[value["type"]](**value["values"])
+
+
+def _to_safetensors(groups: Mapping[str, Mapping[str, Any]]) -> bytes:
+    tensors = {}
+    for group, parts in groups.items():
+        for name, part in parts.items():
+            array = part.detach().cpu().numpy() if torch.is_tensor(part) else part
+            # safetensors writes memory as it lies
+            tensors[f"{group}.{name}"] = np.ascontiguousarray(array)
+    return safetensors.save(tensors)
+
+
+def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> Any:
+    """Return the model on the CPU."""
+    header, contents = _unzip(file, classes)
+    params = {name: _unpack_param(value) for name, value in header["params"].items()}
+    model: Any = classes[header["estimator"]](**params, device=device)
+    size = model.context_size
+    _check(type(size) is int and size > 0, f"its context_size is {size!r:.20}")
+    tensors = safetensors.load(contents[_TENSORS])
+
+    def group(name: str) -> Arrays:
+        start = f"{name}."
+        return {k[len(start) :]: v for k, v in tensors.items() if k.startswith(start)}
+
+    state, arrays = header["preprocessor"], group("preprocessor")
+    preprocessor = Preprocessor.from_state(state, arrays)
+    state, arrays = header["target"], group("target")
+    target: Target
+    if is_classifier(model):
+        target = _class_target(state, arrays)
+    else:
+        target = NumberTarget.from_state(state, arrays)
+        plain = type(target.mean) is type(target.std) is float
+        _check(plain, "its mean and deviation are no numbers")
+    n = len(tensors["candidates.ids"])
+    frame = _unpack_frame(contents[_COLUMNS], header["columns"], n)
+    model.candidates_ = _candidates(group("candidates"), frame, preprocessor, target)
+    model.members_ = []
+    for number, about in enumerate(header["members"]):
+        weights = {k: torch.tensor(v) for k, v in group(f"members.{number}").items()}
+        network = _network(about["network"], weights, preprocessor, target)
+        model.members_.append(Member(network, _history(about["history"])))
+    _check(len(model.members_) > 0, "it has no network")
+    model.preprocessor_, model.target_ = preprocessor, target
+    model.n_features_in_ = frame.shape[1]
+    if header["named"]:
+        model.feature_names_in_ = np.asarray(list(frame.columns), dtype=object)
+    return model
+
+
+def _class_target(state: Mapping[str, Any], arrays: Arrays) -> ClassTarget:
+    dtype = np.dtype(state["dtype"])
+    n = len(state["classes"] if "classes" in state else arrays["classes"])
+    fits = n > 1 and n * dtype.itemsize <= _MOST_BYTES_OF_CLASSES
+    _check(fits and dtype.kind in "OUbiufmM", f"its classes are {n} of {dtype}")
+    target = ClassTarget.from_state(state, arrays)
+    _check(target.classes.shape == (n,), "its classes are no list")
+    return target
+
+
+def _compare(given: Mapping[str, Any], expected: Mapping[str, tuple[Any, Any]]) -> None:
+    """Check names, shapes and dtypes of tensors or arrays."""
+    found = {name: (tuple(t.shape), t.dtype) for name, t in given.items()}
+    wrong = [k for k in {**expected, **found} if found.get(k) != expected.get(k)]
+    what = [f"{k} is {found.get(k)} and should be {expected.get(k)}" for k in wrong[:1]]
+    _check(not wrong, f"its tensors do not fit its model.json: {' '.join(what)}")
+
+
+def _candidates(
+    arrays: Arrays, frame: pd.DataFrame, preprocessor: Preprocessor, target: Target
+) -> CandidateSet:
+    n, f32, i64 = len(frame), np.dtype(np.float32), np.dtype(np.int64)
+    expected: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
+        "num": ((n, preprocessor.n_num), f32),
+        "bin": ((n, preprocessor.n_bin), f32),
+        "cat": ((n, len(preprocessor.cardinalities)), i64),
+        "ids": ((n,), i64),
+        "labels": ((n,), i64),
+    }
+    if isinstance(target, NumberTarget):
+        expected |= {"labels": ((n,), f32), "y": ((n,), np.dtype(np.float64))}
+    _compare(arrays, expected)
+    if n:  # raises where the preprocessor does not fit
+        again = preprocessor.transform(frame.head(_TRIED_ROWS))
+        start = {name: arrays[name][:_TRIED_ROWS] for name in Rows._fields}
+        _compare(vars(again), {k: (v.shape, v.dtype) for k, v in start.items()})
+    ids, labels = arrays["ids"].copy(), arrays["labels"]
+    _check(len(np.unique(ids)) == n, "two of its candidates have one id")
+    if isinstance(target, ClassTarget):
+        known = ((labels >= 0) & (labels < target.n_classes)).all()
+        _check(bool(known), "some of its labels are no classes")
+        texts = target.classes.dtype.kind == "U"  # short and long ones as objects
+        y = (target.classes.astype(object) if texts else target.classes)[labels]
+    else:
+        y = arrays["y"].copy()
+    rows = Rows(*(torch.tensor(arrays[name]) for name in Rows._fields))
+    return CandidateSet(ids, frame, y, rows, torch.tensor(labels))
+
+
+class _WithoutMemory(TorchFunctionMode):
+    """Modules made under it have parameters that have a shape but no memory."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if function is torch.empty and kwargs.get("dtype") is None:
+            kwargs["device"] = "meta"
+        return function(*args, **kwargs)
+
+
+def _network(
+    values: Mapping[str, Any],
+    weights: dict[str, torch.Tensor],
+    preprocessor: Preprocessor,
+    target: Target,
+) -> TabR:
+    """Put a network around its weights; a false config costs no memory."""
+    config, levels = network_config(values), preprocessor.cardinalities
+    n_num, n_bin = preprocessor.n_num, preprocessor.n_bin
+    n_blocks = config.encoder_blocks + config.predictor_blocks
+    _check(n_blocks <= len(weights), f"its {n_blocks} blocks are not there")
+    width = weights["linear.weight"].shape[1]
+    fits = all(type(n) is int and n > 0 for n in levels) and sum(levels) <= width
+    _check(fits, f"its categories need more than {width} inputs")
+    with _WithoutMemory():
+        network = TabR(config, n_num, n_bin, levels, target.task, target.n_classes)
+    expected = network.state_dict().items()
+    _compare(weights, {k: (tuple(t.shape), torch.float32) for k, t in expected})
+    network.load_state_dict(weights, assign=True)
+    return network.eval()
+
+
+def _history(values: Mapping[str, Any]) -> History:
+    history = History(**values)
+    best, curves = history.best_epoch, [history.loss, history.score, history.seconds]
+    fits = all(type(c) is list and all(type(v) is float for v in c) for c in curves)
+    fits &= len({*map(len, curves)}) == 1 and history.stopped in get_args(Stop)
+    fits &= type(best) is int and -1 <= best < len(history.score)
+    _check(fits, "its history is none")
+    return history
+
+
+# --- the candidates' own columns ----------------------------------------------
+
+
+def _pack_frame(frame: pd.DataFrame) -> tuple[bytes, list[dict[str, Any]]]:
+    """Return a Parquet file and for each column what else it takes to restore it."""
+    columns, about = {}, []
+    for name in frame:
+        columns[name], extra = _pack_column(frame[name], str(name))
+        about.append({"name": name, **extra})
+    table = pa.Table.from_pandas(pd.DataFrame(columns), preserve_index=False)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="none", use_dictionary=False)
+    return sink.getvalue().to_pybytes(), about
+
+
+def _pack_column(
+    series: pd.Series[Any], name: str
+) -> tuple[pd.Series[Any], dict[str, Any]]:
+    cells = Cells.read(series, name, in_fit=False)
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        categories = series.cat.categories
+        codes, levels = series.cat.codes.to_numpy(), categories.tolist()
+        if pd.api.types.infer_dtype(levels) not in _PLAIN:
+            codes, levels = cells.levels
+        kept = categories.dtype.kind in "iuf" or categories.dtype == object
+        dtype = str(categories.dtype) if kept else None
+        about = {"levels": levels, "dtype": dtype, "ordered": series.cat.ordered}
+        return pd.Series(codes), {"type": "category", **about}
+    if _is_held(series):
+        return series, {"type": "objects" if series.dtype == object else "values"}
+    values: NDArray[Any]
+    if cells.nature == "text":
+        codes, levels = cells.levels
+        texts = [text.encode(errors="replace").decode() for text in levels]
+        values = np.array([*texts, None], dtype=object)[codes]
+    else:
+        values = cells.dates() if cells.nature == "date" else cells.numbers()
+    return pd.Series(values), {"type": "values"}
+
+
+def _is_held(series: pd.Series[Any]) -> bool:
+    """Tell whether Parquet gives a column back as it was."""
+    if isinstance(series.dtype, pd.SparseDtype | pd.PeriodDtype | pd.IntervalDtype):
+        return False
+    try:
+        array = pa.array(series, from_pandas=True)
+        if series.dtype != object:
+            return True
+        present = series[series.notna()]
+        cells = [v.item() if isinstance(v, np.generic) else v for v in present]
+        back: list[Any] = array.drop_null().to_pylist()
+        return cells == back and [*map(type, cells)] == [*map(type, back)]
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return False
+
+
+def _unpack_frame(content: bytes, columns: list[Any], n: int) -> pd.DataFrame:
+    file = pq.ParquetFile(pa.BufferReader(content))
+    shape = (file.metadata.num_rows, file.metadata.num_columns)
+    _check(shape == (n, len(columns)), f"its candidates have the shape {shape}")
+    for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
+        for part in map(group.column, range(group.num_columns)):
+            packed = part.has_dictionary_page or part.compression != "UNCOMPRESSED"
+            _check(not packed, "its candidates are compressed")
+    table = file.read()
+    frame = table.to_pandas()
+    restored = {
+        str(about["name"]): _unpack_column(table.column(k), frame.iloc[:, k], about)
+        for k, about in enumerate(columns)
+    }
+    _check(len(restored) == len(columns), "two of its columns have one name")
+    return pd.DataFrame(restored)
+
+
+def _unpack_column(column: Any, values: pd.Series[Any], about: Any) -> pd.Series[Any]:
+    if about["type"] == "values":
+        return values
+    if about["type"] == "objects":
+        return pd.Series(column.to_pylist(), dtype=object)
+    dtype = about["dtype"] and pd.api.types.pandas_dtype(about["dtype"])
+    _check(dtype is None or dtype.kind in "iufO", f"its categories are of {dtype}")
+    kinds = pd.CategoricalDtype(
+        pd.Index(about["levels"], dtype=dtype), about["ordered"]
+    )
+    return pd.Series(pd.Categorical.from_codes(values, dtype=kinds))

@@ -1,0 +1,740 @@
+import copy
+import datetime
+import errno
+import io
+import json
+import os
+import pickle
+import struct
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors import numpy as safetensors
+from sklearn.exceptions import NotFittedError
+
+from tabr import EmbeddingConfig, RetrievalConfig, TabRClassifier, TabRRegressor
+from tabr.storage import ModelFileError, load, load_any, save
+
+SMALL = {
+    "width": 8,
+    "context_size": 4,
+    "max_epochs": 2,
+    "random_state": 0,
+    "device": "cpu",
+}
+CLASSES = {"TabRRegressor": TabRRegressor, "TabRClassifier": TabRClassifier}
+HEADER, TENSORS, COLUMNS = "model.json", "tensors.safetensors", "candidates.parquet"
+
+
+def table(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    days = pd.Timestamp("2024-01-01", tz="Europe/Berlin") + pd.to_timedelta(
+        rng.integers(0, 5000, n), unit="h"
+    )
+    return pd.DataFrame(
+        {
+            "age": np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n)),
+            "town": rng.choice(["Rome", "Oslo", None], n),
+            "size": pd.Categorical(
+                rng.choice(["S", "M", "L"], n), ["S", "M", "L", "XL"]
+            ),
+            "count": pd.array(rng.integers(0, 9, n), dtype="Int64"),
+            "flag": rng.random(n) < 0.5,
+            "day": days,
+        }
+    )
+
+
+def numbers(X):
+    return X["age"].fillna(0) * 3 + X["flag"] + 10
+
+
+def fit(cls, y, X=None, **params):
+    return cls(**{**SMALL, **params}).fit(table() if X is None else X, y)
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    return fit(TabRRegressor, numbers(table()))
+
+
+@pytest.fixture(scope="module")
+def models(regressor):
+    y = numbers(table()).to_numpy()
+    labels = np.digitize(y, [9, 11])
+    return {
+        "regressor": regressor,
+        "two classes": fit(TabRClassifier, np.where(y > 10, "yes", "no")),
+        "three classes": fit(TabRClassifier, labels.astype(np.int16), n_members=2),
+        "embedding": fit(
+            TabRRegressor, y, embedding="plr-lite", encoder_blocks=1, n_members=2
+        ),
+        "first step": fit(TabRClassifier, labels == 1, retrieval="step-1"),
+        "mixed labels": fit(
+            TabRClassifier, np.array([3, "b", True], dtype=object)[labels]
+        ),
+        "dates": fit(TabRClassifier, np.array(["2020", "2021"], "M8[s]")[labels % 2]),
+        "numpy": fit(TabRRegressor, y, X=np.random.default_rng(0).normal(size=(60, 2))),
+    }
+
+
+NAMES = ["regressor", "two classes", "three classes", "embedding", "first step"]
+NAMES += ["mixed labels", "dates", "numpy"]
+each_model = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(scope="module")
+def valid(regressor, tmp_path_factory):
+    """The bytes of a small valid file."""
+    path = tmp_path_factory.mktemp("valid") / "model.tabr"
+    save(regressor, path)
+    return path.read_bytes()
+
+
+def round_trip(model, tmp_path):
+    path = tmp_path / "model.tabr"
+    model.save(path)
+    return type(model).load(path, device="cpu")
+
+
+def outputs(model, X):
+    predict = getattr(model, "predict_proba", model.predict)
+    return predict(X)
+
+
+def parts(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rebuilt(data, header=None, tensors=None, columns=None):
+    """The file with changed members, all checksums right."""
+    members = parts(data)
+    about = json.loads(members[HEADER])
+    arrays = safetensors.load(members[TENSORS])
+    if tensors is not None:
+        tensors(arrays)
+    members[TENSORS] = safetensors.save(arrays)
+    if columns is not None:
+        members[COLUMNS] = columns(members[COLUMNS])
+    about["sha256"] = {k: sha256(members[k]).hexdigest() for k in (TENSORS, COLUMNS)}
+    if header is not None:
+        about = header(about) or about
+    members[HEADER] = json.dumps(about).encode()
+    return zipped(members)
+
+
+def zipped(members, compression=zipfile.ZIP_STORED):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def load_bytes(data, tmp_path, cls=TabRRegressor):
+    path = tmp_path / "changed.tabr"
+    path.write_bytes(data)
+    return load(path, cls, "cpu")
+
+
+def refused(data, tmp_path, match="cannot be read"):
+    with pytest.raises(ModelFileError, match=match) as caught:
+        load_bytes(data, tmp_path)
+    message = str(caught.value)
+    assert "changed.tabr cannot be read as a model: " in message
+    assert "; " in message and "\n" not in message
+    return message
+
+
+# --- what comes back ----------------------------------------------------------
+
+
+@each_model
+def test_a_loaded_model_predicts_the_same_bits(models, name, tmp_path):
+    model = models[name]
+    loaded = round_trip(model, tmp_path)
+    X = table(40, seed=1)
+    X.loc[0, ["age", "town"]] = np.nan
+    X.loc[1, "town"] = "unseen"
+    X = np.random.default_rng(1).normal(size=(40, 2)) if name == "numpy" else X
+    np.testing.assert_array_equal(outputs(loaded, X), outputs(model, X))
+    for ours, theirs in zip(loaded.neighbors(X), model.neighbors(X), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@each_model
+def test_a_loaded_model_knows_what_the_fitted_one_knew(models, name, tmp_path):
+    model = models[name]
+    loaded = round_trip(model, tmp_path)
+    assert loaded.get_params() == model.get_params()
+    pd.testing.assert_frame_equal(loaded.history_, model.history_)
+    assert loaded.best_epoch_ == model.best_epoch_
+    assert [m.history for m in loaded.members_] == [m.history for m in model.members_]
+    assert loaded.n_features_in_ == model.n_features_in_
+    assert hasattr(loaded, "feature_names_in_") == (name != "numpy")
+    if name != "numpy":
+        assert loaded.feature_names_in_.dtype == object
+        assert list(loaded.feature_names_in_) == list(model.feature_names_in_)
+    if isinstance(model, TabRClassifier):
+        assert loaded.classes_.dtype == model.classes_.dtype
+        assert loaded.classes_.tolist() == model.classes_.tolist()
+        kinds = [list(map(type, m.classes_)) for m in (loaded, model)]
+        assert kinds[0] == kinds[1]
+    ours, theirs = loaded.candidates_, model.candidates_
+    np.testing.assert_array_equal(ours.ids, theirs.ids)
+    assert ours.y.dtype == theirs.y.dtype
+    np.testing.assert_array_equal(ours.y, theirs.y)
+    pd.testing.assert_frame_equal(ours.frame, theirs.frame)
+    ids = ours.ids[[3, 1]]
+    pd.testing.assert_frame_equal(ours.look_up(ids), theirs.look_up(ids))
+
+
+def test_a_loaded_model_can_be_saved_and_fitted_again(regressor, tmp_path, valid):
+    loaded = load_bytes(valid, tmp_path)
+    loaded.save(tmp_path / "again.tabr")
+    assert (tmp_path / "again.tabr").read_bytes() == valid
+    X = table()
+    loaded.fit(X, numbers(X))
+    np.testing.assert_array_equal(loaded.predict(X), regressor.predict(X))
+
+
+def test_loading_leaves_the_random_state_alone(valid, tmp_path):
+    before = torch.random.get_rng_state()
+    load_bytes(valid, tmp_path)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_loading_does_not_depend_on_the_default_dtype(valid, tmp_path, regressor):
+    torch.set_default_dtype(torch.float64)
+    try:
+        loaded = load_bytes(valid, tmp_path)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    np.testing.assert_array_equal(loaded.predict(table()), regressor.predict(table()))
+
+
+def test_the_device_is_the_one_given_to_load(regressor, tmp_path):
+    path = tmp_path / "model.tabr"
+    save(regressor, path)
+    assert "device" not in json.loads(parts(path.read_bytes())[HEADER])["params"]
+    assert load(path, TabRRegressor, "cpu").device == "cpu"
+    assert load(path, TabRRegressor).device is None
+    with pytest.raises(ValueError, match="device must be one") as caught:
+        load(path, TabRRegressor, "abacus")
+    assert not isinstance(caught.value, ModelFileError)
+
+
+def test_the_command_line_loads_whichever_model_the_file_holds(models, tmp_path):
+    for name in ("regressor", "two classes"):
+        models[name].save(tmp_path / "model.tabr")
+        loaded = load_any(str(tmp_path / "model.tabr"), CLASSES, "cpu")
+        assert type(loaded) is type(models[name])
+
+
+def test_parameters_of_every_type_come_back(regressor, tmp_path):
+    model = copy.copy(regressor)
+    params = {
+        "embedding": EmbeddingConfig("plr", frequency_scale=0.1),
+        "retrieval": RetrievalConfig("dot", value=("row",)),
+        "column_kinds": {"type": "numeric", 3: "date"},
+        "dropout": np.float64(0.25),
+        "patience": np.int64(3),
+        "scoring": "r2",
+        "time_limit": 1e9,
+        "verbose": True,
+    }
+    model.set_params(**params)
+    loaded = round_trip(model, tmp_path)
+    assert {name: getattr(loaded, name) for name in params} == params
+    assert loaded.retrieval.value == ("row",)
+    assert loaded.normalization == "quantile"
+
+
+def test_what_json_cannot_hold_is_stored_as_none_with_a_word(regressor, tmp_path):
+    model = copy.copy(regressor)
+    model.set_params(scoring=lambda model, X, y: 0.0)
+    with pytest.warns(UserWarning, match="^scoring cannot be stored.*after loading$"):
+        model.save(tmp_path / "model.tabr")
+    assert TabRRegressor.load(tmp_path / "model.tabr").scoring is None
+
+
+def test_a_random_state_object_is_not_stored(regressor, tmp_path, recwarn):
+    model = copy.copy(regressor)
+    model.set_params(random_state=np.random.RandomState(0))
+    assert round_trip(model, tmp_path).random_state is None
+    assert not recwarn.list
+
+
+def odd_columns():
+    utc, zone = datetime.UTC, datetime.timezone(datetime.timedelta(hours=2))
+    noon = datetime.datetime(2024, 5, 1, 12)
+    return {
+        "text": pd.Series(["b", None, "a", "ä"]),
+        "text object": pd.Series(["b", None, "a", "ä"], dtype=object),
+        "string": pd.Series(["b", None, "a", ""], dtype="string"),
+        "category": pd.Series(pd.Categorical(["b", "a", None, "b"], ["b", "z", "a"])),
+        "ordered": pd.Series(pd.Categorical([3, 1, None, 3], [3, 2, 1], ordered=True)),
+        "flags as category": pd.Series(pd.Categorical([True, False, None, True])),
+        "nullable integers": pd.Series([2**62 + 1, None, 3, 4], dtype="Int64"),
+        "nullable flags": pd.Series([True, None, False, True], dtype="boolean"),
+        "arrow": pd.Series([1, None, 3, 4], dtype="int64[pyarrow]"),
+        "flags": pd.Series([True, False, False, True]),
+        "float32": pd.Series([1.5, np.nan, 0.1, 4], dtype="float32"),
+        "uint64": pd.Series([1, 2, 3, 2**64 - 1], dtype="uint64"),
+        "times": pd.Series(pd.to_datetime([1, None, 3, 4], unit="ns")),
+        "zone": pd.Series(
+            pd.to_datetime([1, None, 3, 4], unit="D", utc=True)
+        ).dt.tz_convert("Asia/Tokyo"),
+        "timedeltas": pd.Series(pd.to_timedelta([1, None, 3, 4], unit="s")),
+        "integers": pd.Series([1, None, 2**60 + 1, 4], dtype=object),
+        "dates": pd.Series([noon.date(), None] * 2, dtype=object),
+        "aware": pd.Series([noon.replace(tzinfo=utc), None] * 2, dtype=object),
+        "bytes": pd.Series([b"b", None, b"a", b""], dtype=object),
+        "nothing": pd.Series([None] * 4, dtype=object),
+        # These are stored as the model reads them.
+        "mixed": pd.Series([1, "a", None, 2.0], dtype=object),
+        "mixed category": pd.Series(pd.Categorical([1, "a", None, 2.0])),
+        "intervals": pd.cut(pd.Series([1, 2, None, 4]), [0, 2, 5]),
+        "periods": pd.Series(pd.period_range("2024-01", periods=4, freq="M")),
+        "sparse": pd.Series(pd.arrays.SparseArray([0.0, 1.0, 0.0, 2.0])),
+        "huge": pd.Series([2**100, 1, None, True], dtype=object),
+        "zones": pd.Series(
+            [noon, None, noon.replace(tzinfo=zone), noon.date()], dtype=object
+        ),
+        "broken text": pd.Series(["\ud800", "a", "a", "a"], dtype=object),
+    }
+
+
+FIVEFOLD = np.repeat(np.arange(4), 5)
+AS_READ = {
+    "mixed": pd.Series(["1", "a", None, "2"]),
+    "mixed category": pd.Series(pd.Categorical(["1", "a", None, "2"])),
+    "intervals": pd.Series(
+        pd.Categorical(["(0, 2]", "(0, 2]", None, "(2, 5]"], ordered=True)
+    ),
+    "periods": pd.Series(
+        np.array(["2024-01-01", "2024-02-01", "2024-03-01", "2024-04-01"], "M8[us]")
+    ),
+    "sparse": pd.Series([0.0, 1.0, 0.0, 2.0]),
+    "huge": pd.Series([2.0**100, 1, None, 1]),
+    "zones": pd.Series(
+        np.array(
+            ["2024-05-01T12", "NaT", "2024-05-01T10", "2024-05-01"], dtype="M8[us]"
+        )
+    ),
+    "broken text": pd.Series(["?", "a", "a", "a"]),
+}
+
+
+def test_columns_of_every_type_come_back(tmp_path):
+    columns = {name: column.take(FIVEFOLD) for name, column in odd_columns().items()}
+    columns["ä 0.a`\n"] = columns["text"]
+    X = pd.DataFrame(columns).reset_index(drop=True)
+    y = np.arange(len(X), dtype=float)
+    model = fit(TabRRegressor, y, X=X, max_epochs=1)
+    loaded = round_trip(model, tmp_path)
+    assert list(loaded.candidates_.frame) == list(X)
+    odd_name = "ä 0.a`\n"
+    for name in X:
+        expected = model.candidates_.frame[name]
+        if name in AS_READ:
+            everything = AS_READ[name].take(FIVEFOLD).reset_index(drop=True)
+            expected = everything[model.candidates_.ids].reset_index(drop=True)
+            expected = expected.rename(name)
+        found = loaded.candidates_.frame[name]
+        loose = {"check_dtype": name not in AS_READ, "check_categorical": False}
+        pd.testing.assert_series_equal(found, expected, **loose)
+        if name in ("category", "ordered", "flags as category"):
+            assert found.dtype == expected.dtype
+    assert odd_name in loaded.feature_names_in_
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    again = loaded.candidates_.frame
+    np.testing.assert_array_equal(loaded.predict(again), model.predict(again))
+
+
+# --- writing ------------------------------------------------------------------
+
+
+def test_an_unfitted_model_is_not_saved(tmp_path):
+    with pytest.raises(NotFittedError):
+        TabRRegressor().save(tmp_path / "model.tabr")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("where", ["writestr", "fsync", "replace"])
+def test_a_failed_save_leaves_the_old_file_alone(
+    regressor, tmp_path, monkeypatch, where
+):
+    path = tmp_path / "model.tabr"
+    path.write_bytes(b"old")
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile if where == "writestr" else os, where, full)
+    with pytest.raises(OSError, match="No space left"):
+        regressor.save(path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_is_not_there_is_said_to_be_missing(regressor, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        regressor.save(tmp_path / "nowhere" / "model.tabr")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_stays_as_it_is(regressor, tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError):
+        regressor.save(tmp_path / "model.tabr")
+    tmp_path.chmod(0o700)
+    assert not list(tmp_path.iterdir())
+
+
+def test_saving_replaces_the_file_behind_a_link(regressor, tmp_path, valid):
+    (tmp_path / "target.tabr").write_bytes(b"old")
+    (tmp_path / "link.tabr").symlink_to("target.tabr")
+    regressor.save(tmp_path / "link.tabr")
+    assert (tmp_path / "link.tabr").is_symlink()
+    assert (tmp_path / "target.tabr").read_bytes() == valid
+
+
+def test_the_file_has_the_usual_permissions(regressor, tmp_path):
+    regressor.save(tmp_path / "model.tabr")
+    (tmp_path / "other").touch()
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1
+
+
+def test_the_file_is_a_plain_archive_without_pickles(valid):
+    with zipfile.ZipFile(io.BytesIO(valid)) as archive:
+        assert archive.namelist() == [HEADER, TENSORS, COLUMNS]
+        assert {i.compress_type for i in archive.infolist()} == {zipfile.ZIP_STORED}
+    frame = pq.read_table(io.BytesIO(parts(valid)[COLUMNS]))
+    assert frame.column_names == list(table())
+
+
+# --- files that are no models -------------------------------------------------
+
+
+def test_a_missing_file_is_said_to_be_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none.tabr", TabRRegressor)
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(ModelFileError, match="it is a folder"):
+        load(tmp_path, TabRRegressor)
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        (b"", "it is empty"),
+        (np.random.default_rng(0).bytes(5000), "no ZIP archive"),
+        (b"PK\x03\x04" + np.random.default_rng(0).bytes(5000), "cut off"),
+        (b"{}", "no ZIP archive"),
+        (pickle.dumps({"a": 1}), "pickle"),
+        (zipped({"a.txt": b"a"}), "something else"),
+        (zipped({}), "no ZIP archive"),
+        (
+            zipped({"../../model.json": b"", TENSORS: b"", COLUMNS: b""}),
+            "something else",
+        ),
+        (zipped({HEADER: b"", TENSORS: b"", COLUMNS: b""}), "damaged"),
+        (zipped({HEADER: b"[]", TENSORS: b"", COLUMNS: b""}), "damaged"),
+        (zipped({HEADER: b"[" * 10**5, TENSORS: b"", COLUMNS: b""}), "damaged"),
+    ],
+)
+def test_what_is_no_model_is_refused(tmp_path, data, match):
+    refused(data, tmp_path, match)
+
+
+def test_a_pickle_is_not_unpickled(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "sprung",))
+
+    refused(pickle.dumps(Trap()), tmp_path, "pickle")
+    members = {HEADER: pickle.dumps(Trap()), TENSORS: pickle.dumps(Trap())}
+    refused(zipped({**members, COLUMNS: pickle.dumps(Trap())}), tmp_path)
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize("share", [0.0001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.9999])
+def test_a_cut_file_is_refused(valid, tmp_path, share):
+    refused(valid[: int(len(valid) * share) + 1], tmp_path)
+
+
+def test_a_newer_format_asks_for_a_newer_library(valid, tmp_path):
+    def newer(about):
+        about |= {"format": 2, "tabr": "9.1.0", "params": None}
+
+    message = refused(rebuilt(valid, newer), tmp_path, "its format is 2")
+    assert message.endswith("install tabr 9.1.0 or later")
+
+
+def test_a_new_parameter_asks_for_a_newer_library(valid, tmp_path):
+    data = rebuilt(valid, lambda about: about["params"].update(novelty=1))
+    message = refused(data, tmp_path, r"parameters beyond tabr .*: \['novelty'\]")
+    assert message.endswith("or later")
+
+
+def test_an_old_parameter_may_be_missing(valid, tmp_path):
+    data = rebuilt(valid, lambda about: about["params"].pop("patience") and None)
+    assert load_bytes(data, tmp_path).patience == 16
+
+
+def test_the_class_must_be_the_file_s_own(valid, tmp_path):
+    match = "holds a TabRRegressor, however TabRClassifier came; load it as TabRReg"
+    with pytest.raises(ModelFileError, match=match):
+        load_bytes(valid, tmp_path, TabRClassifier)
+
+
+def test_a_file_that_lies_about_its_class_is_refused(valid, tmp_path):
+    data = rebuilt(valid, lambda about: about.update(estimator="TabRClassifier"))
+    with pytest.raises(ModelFileError):
+        load_bytes(data, tmp_path, TabRClassifier)
+
+
+def test_a_checksum_must_be_right(valid, tmp_path):
+    def wrong(about):
+        about["sha256"][COLUMNS] = "0" * 64
+
+    refused(rebuilt(valid, wrong), tmp_path, "checksum of its candidates.parquet")
+
+
+WRONG_VALUES = [None, True, -1, 10**30, 0.5, "a", [], {}, [None], {"a": 1}, [[]]]
+
+
+def paths_of(value, path=()):
+    """All places in the header, one for each kind of list."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value[:1])
+    for key, part in items:
+        if isinstance(part, dict | list):
+            yield from paths_of(part, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def test_a_header_with_wrong_types_is_refused_or_harmless(valid, tmp_path, regressor):
+    about = json.loads(parts(valid)[HEADER])
+    X = table(5, seed=1)
+    rng = np.random.default_rng(0)
+    n_refused = 0
+    for path in list(paths_of(about))[1:]:
+        for value in rng.permutation(np.array([*WRONG_VALUES, 0], object))[:3]:
+            changed = copy.deepcopy(about)
+            place = changed
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = value
+            try:
+                loaded = load_bytes(rebuilt(valid, lambda _, c=changed: c), tmp_path)
+            except ModelFileError:
+                n_refused += 1
+            else:
+                assert loaded.predict(X).shape == (5,), (path, value)
+    assert n_refused > 100
+
+
+def test_a_header_without_one_of_its_fields_is_refused(valid, tmp_path):
+    for name in json.loads(parts(valid)[HEADER]):
+        refused(
+            rebuilt(valid, lambda about, name=name: about.pop(name) and None), tmp_path
+        )
+
+
+def change(name, function):
+    def apply(arrays):
+        arrays[name] = function(arrays[name])
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        change("members.0.linear.weight", lambda a: a[:, :-1].copy()),
+        change("members.0.linear.weight", lambda a: a.T.copy()),
+        change("members.0.linear.bias", lambda a: a.astype(np.float64)),
+        change("members.0.linear.bias", lambda a: a.astype(np.int8)),
+        change("candidates.num", lambda a: a[:-1].copy()),
+        change("candidates.num", lambda a: a.astype(np.float16)),
+        change("candidates.cat", lambda a: a.astype(np.int32)),
+        change("candidates.labels", lambda a: a.astype(np.int64)),
+        change("candidates.ids", lambda a: np.zeros_like(a)),
+        change("candidates.ids", lambda a: np.array(a[0])),
+        change("candidates.y", lambda a: a[:, None].copy()),
+        change("preprocessor.quantiles", lambda a: a[:, :1].copy()),
+        lambda arrays: arrays.pop("members.0.linear.bias"),
+        lambda arrays: arrays.pop("candidates.y"),
+        lambda arrays: arrays.pop("preprocessor.location"),
+        lambda arrays: arrays.update({"members.0.more": np.zeros(1)}),
+        lambda arrays: arrays.clear(),
+    ],
+)
+def test_tensors_must_fit_the_header(valid, tmp_path, tensors):
+    refused(rebuilt(valid, tensors=tensors), tmp_path)
+
+
+def test_labels_must_be_classes(models, tmp_path):
+    models["three classes"].save(tmp_path / "model.tabr")
+    data = (tmp_path / "model.tabr").read_bytes()
+    for number in (-1, 3):
+        changed = rebuilt(
+            data, tensors=change("candidates.labels", lambda a, n=number: a * 0 + n)
+        )
+        with pytest.raises(ModelFileError, match="labels are no classes"):
+            load_bytes(changed, tmp_path, TabRClassifier)
+
+
+def parquet(table, **options):
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, **options)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        lambda data: b"",
+        lambda data: data[:-1],
+        lambda data: parquet(pq.read_table(io.BytesIO(data)), compression="zstd"),
+        lambda data: parquet(pq.read_table(io.BytesIO(data)), compression="none"),
+        lambda data: parquet(pa.table({"a": [1]})),
+        lambda data: parquet(
+            pa.table({str(i): [[1]] * 48 for i in range(6)}),
+            compression="none",
+            use_dictionary=False,
+        ),
+    ],
+)
+def test_columns_must_fit_the_header(valid, tmp_path, columns):
+    refused(rebuilt(valid, columns=columns), tmp_path)
+
+
+# --- sizes that are not there -------------------------------------------------
+
+
+def test_a_member_cannot_claim_more_than_the_file_has(valid, tmp_path):
+    place = valid.rindex(b"PK\x01\x02")  # the last entry of the directory
+    huge = bytearray(valid)
+    struct.pack_into("<II", huge, place + 20, 2**31, 2**31)
+    refused(bytes(huge), tmp_path, "claims 2147483648 bytes")
+
+
+def test_compressed_members_are_refused(valid, tmp_path):
+    members = {HEADER: b" " * 10**7, TENSORS: b"", COLUMNS: b""}
+    refused(zipped(members, zipfile.ZIP_DEFLATED), tmp_path, "claims 10000000 bytes")
+
+
+@pytest.mark.parametrize("shape", [[10**12], [2**62, 4], [10**12, 0], [-1]])
+def test_tensors_cannot_claim_more_than_the_file_has(valid, tmp_path, shape):
+    members = parts(valid)
+    length = int.from_bytes(members[TENSORS][:8], "little")
+    about = json.loads(members[TENSORS][8 : 8 + length])
+    about["members.0.linear.bias"]["shape"] = shape
+    text = json.dumps(about).encode()
+    tensors = len(text).to_bytes(8, "little") + text + members[TENSORS][8 + length :]
+    header = json.loads(members[HEADER])
+    header["sha256"][TENSORS] = sha256(tensors).hexdigest()
+    members |= {TENSORS: tensors, HEADER: json.dumps(header).encode()}
+    refused(zipped(members), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        {"width": 10**9},
+        {"width": 10**18},
+        {"hidden_factor": 1e9},
+        {"encoder_blocks": 10**9},
+        {"predictor_blocks": 10**9},
+        {"embedding": {"width": 10**9}},
+        {"embedding": {"kind": "plr", "n_frequencies": 10**9}},
+        {"width": "8"},
+        {"width": 8.0},
+        {"unknown": 1},
+        {"retrieval": {"value": ["row", "label"]}},
+    ],
+)
+def test_a_network_is_no_larger_than_its_weights(valid, tmp_path, network):
+    def lie(about):
+        about["members"][0]["network"] |= network
+
+    refused(rebuilt(valid, lie), tmp_path)
+
+
+@pytest.mark.parametrize("count", [10**12, 10**30, -5, 0, "3", 2.0])
+def test_a_column_has_no_more_levels_than_its_weights(valid, tmp_path, count):
+    def lie(about):
+        for column in about["preprocessor"]["columns"]:
+            if column["type"] == "Categorical":
+                column["n_levels"] = count
+
+    refused(rebuilt(valid, lie), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["<U1000000000", "V1000000000", "f8,f8", "S9", 3, None]
+)
+def test_classes_take_no_more_memory_than_classes_may(models, tmp_path, dtype):
+    models["two classes"].save(tmp_path / "model.tabr")
+    data = (tmp_path / "model.tabr").read_bytes()
+    with pytest.raises(ModelFileError):
+        load_bytes(
+            rebuilt(data, lambda about: about["target"].update(dtype=dtype)),
+            tmp_path,
+            TabRClassifier,
+        )
+
+
+# --- damage at random ---------------------------------------------------------
+
+damage = st.one_of(
+    st.tuples(st.just("flip"), st.floats(0, 1, exclude_max=True), st.integers(1, 255)),
+    st.tuples(st.just("cut"), st.floats(0, 1, exclude_max=True), st.integers(1, 3000)),
+    st.tuples(st.just("end"), st.floats(0, 1, exclude_max=True), st.integers(1, 255)),
+)
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.lists(damage, min_size=1, max_size=3))
+def test_a_damaged_file_is_refused_or_predicts_the_same(
+    valid, regressor, tmp_path, damages
+):
+    data = bytearray(valid)
+    for kind, share, number in damages:
+        place = int(share * len(data))
+        if kind == "cut":
+            del data[place : place + number]
+        else:
+            if kind == "end":  # the directory of the archive is small and matters
+                place = len(data) - 1 - int(share * min(len(data), 300))
+            data[place] ^= number
+        if not data:
+            break
+    try:
+        loaded = load_bytes(bytes(data), tmp_path)
+    except ModelFileError:
+        return
+    X = table(5, seed=1)
+    np.testing.assert_array_equal(loaded.predict(X), regressor.predict(X))

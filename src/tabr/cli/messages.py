@@ -1,0 +1,117 @@
+"""What the commands say: results, messages, and one sentence for a mistake."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+
+class Mistake(click.ClickException):
+    """What the user can mend, in one sentence."""
+
+
+def say(text: str) -> None:
+    """Write a message to stderr."""
+    click.echo(f"tabr: {' '.join(text.split())}", err=True)
+
+
+def show(text: str) -> None:
+    """Write text to stdout, in plainer characters where it cannot show blocks."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = text.translate(str.maketrans("█▉▊▋▌▍▎▏▓▒░…", "####==--%+.~"))
+    click.echo(text)
+
+
+def show_json(value: object) -> None:
+    """Write one JSON object to stdout; what is not finite becomes null."""
+    click.echo(json.dumps(_plain(value), allow_nan=False, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if hasattr(value, "tolist"):  # numpy, of any shape
+        value = value.tolist()
+        return _plain(value) if isinstance(value, list) else _plain_cell(value)
+    return _plain_cell(value)
+
+
+def _plain_cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else None
+    if value is None or isinstance(value, str | int):
+        return value
+    text = str(value)
+    return None if text in ("NaT", "<NA>") else text
+
+
+def _is_mistake(error: Exception) -> bool:
+    """Tell a refusal of our own from a bug, such as a ValueError of numpy's."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    module = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
+    if isinstance(error, TypeError):  # cells that are no single values
+        return module == "tabr.tables"
+    if isinstance(error, ImportError):
+        return module == "tabr.optional"
+    if isinstance(error, ValueError):
+        return module.startswith("tabr.")
+    return isinstance(error, OSError) or type(error).__name__ == "TrainingError"
+
+
+def _outcome(error: Exception, with_traceback: bool) -> tuple[str, int]:
+    """Return the sentence and the exit code for an error."""
+    if isinstance(error, click.Abort):
+        return "interrupted; nothing was written", 130
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        text = error.format_message().rstrip(".")
+        return f"{text}; see {error.ctx.command_path} --help", 2
+    if isinstance(error, click.ClickException):
+        return error.format_message(), 2
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "out of memory; lower --param batch_size=N or choose another --device", 2
+    if _is_mistake(error):
+        return str(error), 2
+    if with_traceback:
+        traceback.print_exception(error)
+    hint = "" if with_traceback else "; rerun with --debug to see where, and report it"
+    return f"unexpected {type(error).__name__}: {error}{hint}", 1
+
+
+class Commands(click.Group):
+    """A group whose commands end in one sentence when they fail."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> Any:
+        """Run a command and exit."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        more |= {"prog_name": "tabr", "standalone_mode": False}
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *where: say(str(message))
+                code = super().main(arguments, *rest, **more) or 0
+        except Exception as error:
+            text, code = _outcome(error, "--debug" in arguments)
+            say(text)
+        sys.exit(code)
+
+
+def debug(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the option --debug."""
+    text = "Show where an unexpected error came from."
+    option = click.option("--debug", is_flag=True, expose_value=False, help=text)
+    return option(command)
+
+
+def common(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that all have."""
+    text = "Print one JSON object instead of text."
+    return debug(click.option("--json", "as_json", is_flag=True, help=text)(command))

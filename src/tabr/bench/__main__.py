@@ -1,0 +1,132 @@
+"""Command line of the benchmark; it needs nothing beyond what a fit needs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from tabr.bench.pool import items_of, run_all
+from tabr.bench.report import (
+    PUBLISHED,
+    compare,
+    extract,
+    read_published,
+    read_runs,
+    to_markdown,
+)
+from tabr.bench.tasks import BENCHMARKS, data_folder, select
+from tabr.frames import DataError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return the exit status: 1 if runs failed, 2 for a mistake."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.command(options)
+    except DataError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tabr.bench", description="Run the paper's experiments again."
+    )
+    commands = parser.add_subparsers(required=True)
+
+    run = commands.add_parser("run", help="fit and score; what is done is not repeated")
+    run.set_defaults(command=_run)
+    run.add_argument("--data", help="folder of the tables (default: TABR_DATA)")
+    run.add_argument("--out", type=Path, default=Path("results"))
+    which = run.add_mutually_exclusive_group()
+    which.add_argument("--tasks", help="as in california,why/wine")
+    which.add_argument("--benchmark", choices=[*BENCHMARKS, "all"], default="default")
+    run.add_argument("--seeds", type=_positive, default=15, help="seeds 0, 1, ...")
+    run.add_argument(
+        "--few-seeds", type=_positive, help="seeds of black-friday and covtype"
+    )
+    run.add_argument(
+        "--why-seeds", type=_positive, help="seeds of the second benchmark's splits"
+    )
+    run.add_argument("--workers", type=_positive, default=1, help="processes")
+    run.add_argument("--device", help="cpu or cuda (default: cuda if there is one)")
+    run.add_argument("--budget", type=float, help="seconds, then unfinished runs end")
+    run.add_argument(
+        "--params", type=json.loads, help="JSON of parameters; makes the run a trial"
+    )
+
+    table = commands.add_parser("table", help="compare with the published figures")
+    table.set_defaults(command=_table)
+    table.add_argument("--out", type=Path, default=Path("results"))
+    table.add_argument("--write", type=Path, help="Markdown file (default: print it)")
+    table.add_argument("--csv", type=Path, help="the same as CSV, all digits")
+
+    published = commands.add_parser(
+        "extract", help="keep the published figures we need"
+    )
+    published.set_defaults(command=_extract)
+    published.add_argument("published", type=Path, help="CSV of all published results")
+    published.add_argument("--out", type=Path, default=Path("results"))
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, however: {value}")
+    return value
+
+
+def _run(options: argparse.Namespace) -> int:
+    labels = options.tasks.split(",") if options.tasks else None
+    tasks = select(labels, options.benchmark)
+    folder = data_folder(options.data)
+    signal.signal(signal.SIGTERM, _leave)  # so that the workers are ended too
+    summary = run_all(
+        items_of(tasks, options.seeds, options.few_seeds, options.why_seeds),
+        folder,
+        options.out,
+        workers=options.workers,
+        device=options.device,
+        budget_seconds=options.budget,
+        params=options.params,
+    )
+    return 1 if summary.n_failed else 0
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+def _table(options: argparse.Namespace) -> int:
+    runs = read_runs(options.out)
+    table = compare(runs, read_published(options.out))
+    text = to_markdown(table, runs)
+    if options.csv:
+        options.csv.parent.mkdir(parents=True, exist_ok=True)
+        table.to_csv(options.csv, index=False, lineterminator="\n")
+    if options.write:
+        options.write.parent.mkdir(parents=True, exist_ok=True)
+        options.write.write_text(text, "utf-8")
+    else:
+        print(text, end="")
+    return 0
+
+
+def _extract(options: argparse.Namespace) -> int:
+    target = options.out / PUBLISHED
+    rows = extract(options.published, target)
+    print(f"{len(rows)} rows in {target}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Small made-up tables under the benchmark's file names."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+TINY = {"max_epochs": 1, "width": 8, "context_size": 4}
+
+
+def write_churn(folder: Path, n: int = 100) -> pd.DataFrame:
+    """A binary task without a split file."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "Age": rng.integers(18, 80, n).astype(np.int16),
+            "Gender": pd.Categorical(rng.choice(["Female", "Male"], n)),
+            "Geography": pd.Categorical(rng.choice(["France", "Spain", "Germany"], n)),
+        }
+    )
+    frame["target"] = (frame["Age"] > 45).astype(np.int8)
+    folder.mkdir(parents=True, exist_ok=True)
+    frame.to_parquet(folder / "churn.parquet")
+    return frame
+
+
+def write_diamond(folder: Path, n: int = 100) -> pd.DataFrame:
+    """A regression task without a split file."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"carat": rng.random(n, dtype=np.float32)})
+    frame["target"] = (frame["carat"] * 5000).astype(np.int16)
+    folder.mkdir(parents=True, exist_ok=True)
+    frame.to_parquet(folder / "diamond.parquet")
+    return frame
+
+
+def write_wine(folder: Path, n: int = 60) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A task of the second benchmark; the table and its five splits."""
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"ph": rng.random(n), "sugar": rng.random(n)})
+    frame = frame.astype(np.float32)
+    frame["target"] = np.repeat([0, 1], n // 2).astype(np.int8)
+    parts = ["train", "train", "train", "val", "test", "unused"]
+    splits = pd.DataFrame(
+        {f"split{s}": rng.permutation(np.resize(parts, n)) for s in range(5)}
+    )
+    (folder / "why").mkdir(parents=True, exist_ok=True)
+    frame.to_parquet(folder / "why" / "wine.parquet")
+    splits.to_parquet(folder / "why" / "wine.split.parquet")
+    return frame, splits

@@ -628,3 +628,8 @@ def test_a_hundred_thousand_cells_of_each_kind_take_a_moment():
     start = time.process_time()
     prep.transform(frame)
     assert time.process_time() - start < 3
+
+
+def test_text_that_is_no_unicode_is_a_level_too():
+    frame = pd.DataFrame({"x": pd.Series(["a\ud800", "b", "c"] * 4, dtype=object)})
+    assert Preprocessor().fit(frame).transform(frame).cat.max() == 2

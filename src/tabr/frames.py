@@ -194,7 +194,10 @@ class _Categorical(_Column):
 
     def encode(self, cells: Cells) -> _Part:
         codes, levels = cells.levels
-        known = pd.Index(self.levels).get_indexer(pd.Index(levels))
+        # as objects: pandas' own text type refuses half a surrogate pair
+        known = pd.Index(self.levels, dtype=object).get_indexer(
+            pd.Index(levels, dtype=object)
+        )
         code_of = np.append(np.array(self.codes, dtype=np.int64), -1)[known]
         return _Part(cat=(np.append(code_of, self.missing)[codes],))
 

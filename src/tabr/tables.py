@@ -83,6 +83,8 @@ def _named_table(X: object) -> pd.DataFrame | None:
     if isinstance(X, list | tuple):
         named = len(X) > 0 and all(isinstance(row, Mapping) for row in X)
         return pd.DataFrame(list(X)) if named else None
+    if isinstance(X, np.ndarray):
+        return None
     import narwhals as nw
 
     _column_index(getattr(X, "column_names", ()))  # pyarrow's may repeat

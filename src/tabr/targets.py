@@ -280,7 +280,8 @@ def _array(y: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
             " single values"
         ) from error
     if array.ndim == 1 and array.dtype.kind == "U":
-        text = all(isinstance(value, str) for value in y)
+        # numpy cuts a zero byte at the end of a text
+        text = all(isinstance(v, str) and not v.endswith("\0") for v in y)
         return array if text else np.array(y, dtype=object)
     return array
 

@@ -213,7 +213,7 @@ def test_captured_steps_equal_eager_ones_on_a_gpu(
             return fit_network(
                 network,
                 mse,
-                lambda: -float(mse(torch.arange(1000, device=device))),
+                lambda: -mse(torch.arange(1000, device=device)).item(),
                 1000,
                 config,
                 generator=order,

@@ -381,6 +381,7 @@ def render(result: Result, width: int = 80) -> str:
         cells = [f"{s[k]:.1f}" if k == "seconds" else f"{s[k]:.4g}" for k in s]
         lines.append(model.ljust(left) + "".join(text.rjust(11) for text in cells))
     lines += [
+        "",
         "One split of a small table: a look, not a benchmark.",
         "",
         "The first three test rows, each with the five training rows that"

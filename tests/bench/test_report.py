@@ -174,7 +174,9 @@ def test_command_writes_markdown_and_csv(tmp_path: Path):
     text = page.read_text("utf-8")
     assert "| california | rmse | 1 | 2 | 0.4060 ± 0.0010 | 0.4060 ± 0.0029 |" in text
     assert "Within the bound or better: 1 of 2 comparable sets." in text
-    assert "a GPU, 4 at a time, with tabr 1, torch 2, python 3" in text
+    assert "a GPU, 4 runs at a time" in text
+    assert "tabr 1, torch 2, python 3" in text
+    assert "Not run yet: house, adult, churn" in text
     runs = read_runs(out)
     assert to_markdown(compare(runs, read_published(out)), runs) == text
     assert pd.read_csv(csv)["verdict"].tolist() == ["within", "worse"]

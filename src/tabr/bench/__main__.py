@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from tabr.bench.plot import plot
 from tabr.bench.pool import items_of, run_all
 from tabr.bench.report import (
     PUBLISHED,
@@ -68,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("--out", type=Path, default=Path("results"))
     table.add_argument("--write", type=Path, help="Markdown file (default: print it)")
     table.add_argument("--csv", type=Path, help="the same as CSV, all digits")
+    table.add_argument("--plot", type=Path, help="the same as a picture: .svg or .png")
 
     published = commands.add_parser(
         "extract", help="keep the published figures we need"
@@ -113,6 +115,8 @@ def _table(options: argparse.Namespace) -> int:
     if options.csv:
         options.csv.parent.mkdir(parents=True, exist_ok=True)
         table.to_csv(options.csv, index=False, lineterminator="\n")
+    if options.plot:
+        plot(table, options.plot)
     if options.write:
         options.write.parent.mkdir(parents=True, exist_ok=True)
         options.write.write_text(text, "utf-8")

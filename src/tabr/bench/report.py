@@ -176,7 +176,14 @@ _HEADER = (
 
 _TEXT = """# TabR-S with default parameters: ours and the published figures
 
-Made by `python -m tabr.bench table` from the files in `results/`, one a run.
+![how far each set lies from the published figure](reproduction.svg)
+
+Made from the files in `results/`, one a run, by
+
+    python -m tabr.bench table --write docs/reproduction.md --plot docs/reproduction.svg
+
+and these by `python -m tabr.bench run --data FOLDER --benchmark all --seeds 15
+--few-seeds 3 --why-seeds 5 --device cuda`.
 
 - A figure is the mean ± standard deviation over seeds. Where a set has several splits,
   both are averaged over the splits that were run.
@@ -189,10 +196,10 @@ Made by `python -m tabr.bench table` from the files in `results/`, one a run.
   bias of keys (265 parameters), which distances cancel, and drops columns that are
   constant in the training rows (265 each).
 - Churn lacks one numeric column of the paper's copy, which does not name it.
-- Ours ran on {hardware}, {workers} at a time, with {versions}.
-  The published seconds are mostly of A100 GPUs.
+- Ours ran on {hardware}, {workers} runs at a time, which lengthens their seconds, with
+  {versions}. The published seconds are mostly of A100 GPUs.
 
-Within the bound or better: {n_good} of {n_all} comparable sets.
+Within the bound or better: {n_good} of {n_all} comparable sets. Not run yet: {not_run}.
 """
 
 
@@ -202,12 +209,15 @@ def to_markdown(table: pd.DataFrame, runs: pd.DataFrame) -> str:
     versions = ", ".join(
         f"{n} {_distinct(runs[n])}" for n in ("tabr", "torch", "python")
     )
+    wanted = dict.fromkeys(task.label for task in TASKS if task.comparable)
+    not_run = [label for label in wanted if label not in set(table["set"])]
     text = _TEXT.format(
         official=OFFICIAL_STDS,
         why=WHY_STDS,
         own=OWN_PERCENT,
         hardware=_distinct(runs["hardware"]),
-        workers=_distinct(runs["workers"]),
+        workers=_range(runs["workers"]),
+        not_run=", ".join(not_run) or "none",
         versions=versions,
         n_good=int(comparable["verdict"].isin(["within", "better"]).sum()),
         n_all=len(comparable),
@@ -225,6 +235,11 @@ def to_markdown(table: pd.DataFrame, runs: pd.DataFrame) -> str:
 
 def _distinct(values: pd.Series[Any]) -> str:
     return " and ".join(str(value) for value in sorted(values.unique()))
+
+
+def _range(values: pd.Series[Any]) -> str:
+    low, high = values.min(), values.max()
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def _markdown_row(row: dict[Any, Any]) -> str:

@@ -63,3 +63,10 @@ second = 2
     lines = text.splitlines()
     for block in blocks:
         assert lines[len(block.splitlines()) - 1] == block.strip()
+
+
+def test_figures_of_the_readme_are_those_of_the_results():
+    from scripts.update_readme import updated
+
+    text = README.read_text("utf-8")
+    assert updated(text, README.parent / "results") == text

@@ -9,8 +9,6 @@ import json
 import re
 from pathlib import Path
 
-import pandas as pd
-
 from tabr.bench.report import compare, read_published, read_runs
 
 ROOT = Path(__file__).parents[1]
@@ -37,8 +35,8 @@ def reproduction(results: Path) -> str:
     n_within = int((why["verdict"] == "within").sum())
     lines += [
         "",
-        f"On the second benchmark {n_within} of {len(why)} sets lie within two published",
-        "standard deviations. (`python -m tabr.bench table`, from `results/`.)",
+        f"On the second benchmark {n_within} of {len(why)} sets lie within two",
+        "published standard deviations. (`python -m tabr.bench table`, from `results/`.)",
     ]
     return "\n".join(lines)
 

@@ -36,7 +36,7 @@ def reproduction(results: Path) -> str:
     lines += [
         "",
         f"On the second benchmark {n_within} of {len(why)} sets lie within two",
-        "published standard deviations. (`python -m tabr.bench table`, from `results/`.)",
+        "published standard deviations (`python -m tabr.bench table`, from results/).",
     ]
     return "\n".join(lines)
 

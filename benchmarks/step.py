@@ -60,7 +60,9 @@ def our_step(x: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
 
     def step(batch: Tensor) -> Tensor:
         optimizer.zero_grad()
-        prediction = network(rows.take(batch), contexts.of(batch)).prediction
+        metric = network.metric()
+        context = contexts.of(batch, metric)
+        prediction = network(rows.take(batch), context, metric).prediction
         loss = (prediction.squeeze(-1) - y[batch]).square().mean()
         loss.backward()
         optimizer.step()

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from tabr.config import STEPS, EmbeddingConfig, NetworkConfig
 from tabr.network import Context, TabR
+from tabr.retrieval import PointIndex
 from tabr.rows import Rows
-from tabr.search import top
 
 DESIGNS = {
     "tabr": STEPS["step-4"],
@@ -92,14 +92,10 @@ class Case:
 
     def predict(self, rows: Rows, exclude: Tensor | None) -> Tensor:
         candidates = self.network.points(self.rows)
-        center = candidates.mean(0)
-        vectors = candidates - center
-        queries = self.network.queries(self.network.points(rows), center)
-        neighbors = top(
-            queries, vectors, self.network.offsets(vectors), self.m, exclude=exclude
-        )
-        index = neighbors.position
-        context = Context(candidates[index], self.labels[index], neighbors.found)
+        index = PointIndex(self.network, candidates.detach())
+        neighbors = index.neighbors(self.network.points(rows), self.m, exclude)
+        position, found = neighbors
+        context = Context(candidates[position], self.labels[position], found)
         return self.network(rows, context).prediction
 
     def differences(self) -> tuple[float, float]:

@@ -135,7 +135,7 @@ def test_every_variant_learns(name: str, freeze_after: int | None) -> None:
     )
     assert history.best_score > -0.3  # the targets' variance is one
     index = PointIndex(network, candidate_points(network, rows))
-    output, neighbors = predict(network, index, labels, validation, 16)
+    output, neighbors = predict(index, labels, validation, 16)
     assert score(output.prediction) == pytest.approx(history.best_score, rel=1e-4)
     assert neighbors.position.shape == output.weights.shape == (80, 16)
 

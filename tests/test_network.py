@@ -81,8 +81,8 @@ def test_weights_sum_to_one_where_a_neighbour_was_found() -> None:
 def test_similarity_is_minus_the_squared_distance_of_keys() -> None:
     network = make().eval()
     neighbors = context(network, 2, 5)
-    key = rows(2).num @ network.metric().T
-    keys = neighbors.points @ network.metric().T
+    key = rows(2).num @ network.metric().key.T
+    keys = neighbors.points @ network.metric().key.T
     expected = -(key[:, None] - keys).square().sum(-1)
     similarity = network(rows(2), neighbors).similarity
     torch.testing.assert_close(similarity, expected)

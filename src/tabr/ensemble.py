@@ -126,13 +126,7 @@ def ask_members(
     """Return what each member says of the rows, and from which neighbours."""
     rows = Rows.from_arrays(arrays, candidates.labels.device)
     return [
-        predict(
-            member.network,
-            member.index(candidates),
-            candidates.labels,
-            rows,
-            context_size,
-        )
+        predict(member.index(candidates), candidates.labels, rows, context_size)
         for member in members
     ]
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tabr.config import NetworkConfig, Task, TrainingConfig
-from tabr.network import Context, TabR
+from tabr.network import Context, Metric, TabR
 from tabr.retrieval import PointIndex, candidate_points, predict
 from tabr.rows import Rows
 from tabr.search import Neighbors
@@ -27,8 +27,11 @@ class Contexts:
             self.fixed = PointIndex(network, candidate_points(network, rows))
         self.frozen: Neighbors | None = None
 
-    def of(self, batch: Tensor) -> Context:
-        """Return the context of the rows at batch (b,), differentiable."""
+    def of(self, batch: Tensor, metric: Metric | None = None) -> Context:
+        """Return the context of the rows at batch (b,), differentiable.
+
+        The network's present metric may be given by a caller who has it already.
+        """
         every: Tensor | None = None
         if self.fixed is not None:
             every = self.fixed.points
@@ -38,7 +41,7 @@ class Contexts:
         if self.frozen is not None:
             index, found = self.frozen.position[batch], self.frozen.found[batch]
         else:
-            index, found = self._search(self.index(every), batch)
+            index, found = self._search(self.index(every, metric), batch)
         points = self._encode(index) if every is None else every[index]
         return Context(points, self.labels[index], found)
 
@@ -51,18 +54,20 @@ class Contexts:
             *(torch.cat(parts) for parts in zip(*found, strict=True))
         )
 
-    def index(self, every: Tensor | None = None) -> PointIndex:
+    def index(
+        self, every: Tensor | None = None, metric: Metric | None = None
+    ) -> PointIndex:
         """Return all rows, searchable under today's metric."""
         if self.fixed is not None:
-            self.fixed.refresh(self.network)
+            self.fixed.refresh(metric)
             return self.fixed
         if every is None:
             every = candidate_points(self.network, self.rows)
-        return PointIndex(self.network, every.detach())
+        return PointIndex(self.network, every.detach(), metric)
 
     def _search(self, index: PointIndex, batch: Tensor) -> Neighbors:
         points = index.points[batch]
-        return index.neighbors(self.network, points, self.m, exclude=batch)
+        return index.neighbors(points, self.m, exclude=batch)
 
     def _encode(self, index: Tensor) -> Tensor:
         """Return differentiable points (b, m, p) of the rows at index (b, m)."""
@@ -123,13 +128,15 @@ def fit_tabr(
         contexts = Contexts(network, rows, labels, m)
 
         def loss(batch: Tensor) -> Tensor:
-            prediction = network(rows.take(batch), contexts.of(batch)).prediction
+            metric = network.metric()
+            context = contexts.of(batch, metric)
+            prediction = network(rows.take(batch), context, metric).prediction
             losses = row_losses(prediction, labels[batch], task)
             return (losses if weights is None else losses * weights[batch]).mean()
 
         def validate() -> float:
             index = contexts.index()
-            return score(predict(network, index, labels, validation, m)[0].prediction)
+            return score(predict(index, labels, validation, m)[0].prediction)
 
         history = fit_network(
             network,

@@ -39,6 +39,20 @@ class Context(NamedTuple):
     found: Tensor
 
 
+class Metric(NamedTuple):
+    """What the network multiplies points with, multiplied out once.
+
+    Attributes:
+        key: (d, p), from points to keys, biases left out.
+        gram: (p, p), `key.T @ key`: squared distances are its quadratic form.
+        hidden: (h, p), from points to the hidden layer of T, or None.
+    """
+
+    key: Tensor
+    gram: Tensor
+    hidden: Tensor | None
+
+
 class Output(NamedTuple):
     """Predictions (b, outputs); weights and similarities (b, m) of the neighbours."""
 
@@ -117,9 +131,8 @@ class Difference(nn.Module):
         self.second = nn.Linear(config.hidden, config.width, bias=False)
         self.rate = config.dropout
 
-    def forward(self, difference: Tensor, metric: Tensor, weights: Tensor) -> Tensor:
-        """Differences (b, m, p) of points, metric (d, p) -> sum_i w_i T_i, (b, d)."""
-        weight = self.first.weight @ metric
+    def forward(self, difference: Tensor, weight: Tensor, weights: Tensor) -> Tensor:
+        """Differences (b, m, p) of points, weight (h, p) -> sum_i w_i T_i, (b, d)."""
         rate = self.rate if self.training else 0.0
         hidden = hidden_sum(difference, weights, weight, self.first.bias, rate)
         out: Tensor = self.second(hidden)
@@ -198,10 +211,15 @@ class TabR(nn.Module):
         out: Tensor = self.linear(points) if self.points_are_inputs else points
         return out
 
-    def metric(self) -> Tensor:
-        """Return the matrix from points to keys, biases left out, (d, p)."""
-        weight = self.to_key.weight
-        return weight @ self.linear.weight if self.points_are_inputs else weight
+    def metric(self) -> Metric:
+        """Multiply out what reads points; it holds until the parameters change."""
+        key = self.to_key.weight
+        if self.points_are_inputs:
+            key = key @ self.linear.weight
+        hidden = None
+        if self.difference_value is not None:
+            hidden = self.difference_value.first.weight @ key
+        return Metric(key, key.T @ key, hidden)
 
     def _query(self, points: Tensor) -> Tensor:
         """Points (b, p) -> queries (b, d)."""
@@ -211,7 +229,7 @@ class TabR(nn.Module):
 
     # --- points -> who is near: queries and candidates as one inner product ---
 
-    def offsets(self, vectors: Tensor) -> Tensor | None:
+    def offsets(self, vectors: Tensor, metric: Metric) -> Tensor | None:
         """Return the term of a candidate's score that no query changes, (n,).
 
         A candidate's score for a query is <query, vector> + offset, larger is closer;
@@ -220,43 +238,44 @@ class TabR(nn.Module):
         """
         if self.is_dot:
             return None
-        metric = self.metric()
-        return -((vectors @ (metric.T @ metric)) * vectors).sum(-1)
+        return -((vectors @ metric.gram) * vectors).sum(-1)
 
-    def queries(self, points: Tensor, center: Tensor) -> Tensor:
+    def queries(self, points: Tensor, center: Tensor, metric: Metric) -> Tensor:
         """Return vectors (b, p) whose products with candidates rank them."""
-        metric = self.metric()
         if self.is_dot:
-            return self._query(points) @ metric
+            return self._query(points) @ metric.key
         if self.to_query is None:
-            return 2 * (points - center) @ (metric.T @ metric)
+            return 2 * (points - center) @ metric.gram
         central_key: Tensor = self.to_key(self._represent(center))
-        return 2 * (self._query(points) - central_key) @ metric
+        return 2 * (self._query(points) - central_key) @ metric.key
 
     # --- row + neighbours -> prediction ---------------------------------------
 
-    def _similarity(self, point: Tensor, points: Tensor, metric: Tensor) -> Tensor:
+    def _similarity(self, point: Tensor, points: Tensor, metric: Metric) -> Tensor:
         """Point (b, p) and its neighbours' points (b, m, p) -> (b, m)."""
         if self.is_dot:  # without <q, bias of keys>, which softmax forgets
-            return (points @ (self._query(point) @ metric)[:, :, None]).squeeze(-1)
+            return (points @ (self._query(point) @ metric.key)[:, :, None]).squeeze(-1)
         if self.to_query is not None:
             key: Tensor = self.to_key(self._represent(points))
             return -(self._query(point)[:, None] - key).square().sum(-1)
         difference = point[:, None] - points
-        if len(metric) < metric.shape[1]:  # keys are narrower than points
-            return -(difference @ metric.T).square().sum(-1)
-        return -((difference @ (metric.T @ metric)) * difference).sum(-1)
+        if len(metric.key) < len(metric.gram):  # keys are narrower than points
+            return -(difference @ metric.key.T).square().sum(-1)
+        return -((difference @ metric.gram) * difference).sum(-1)
 
-    def forward(self, rows: Rows, context: Context) -> Output:
+    def forward(
+        self, rows: Rows, context: Context, metric: Metric | None = None
+    ) -> Output:
         """Predict for b rows from their neighbours.
 
-        A row without any neighbour is predicted from itself alone.
+        A row without any neighbour is predicted from itself alone. The network's
+        present `metric()` may be given by a caller who has it already.
         """
+        metric = self.metric() if metric is None else metric
         u: Tensor = self.input(rows)
         x = self._encode(u)
         point = u if self.points_are_inputs else self.norm(x)
         points, found = context.points, context.found
-        metric = self.metric()
         if self.config.retrieval.self_in_context:
             own = torch.ones_like(point[:, :1], dtype=torch.bool)
             points = torch.cat([point[:, None], points], 1)
@@ -281,7 +300,7 @@ class TabR(nn.Module):
             value = value + dropped[:, :1] * self.unknown_label
         if self.difference_value is not None:
             difference = point[:, None] - points
-            value = value + self.difference_value(difference, metric, dropped)
+            value = value + self.difference_value(difference, metric.hidden, dropped)
 
         prediction: Tensor = self.head(self.predictor(x + value))
         return Output(prediction, weights[:, first:], similarity[:, first:])

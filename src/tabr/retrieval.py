@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tabr.network import Context, Output, TabR
+from tabr.network import Context, Metric, Output, TabR
 from tabr.rows import Rows
 from tabr.search import Allowed, Neighbors, top
 
@@ -13,37 +13,42 @@ _ROWS = {"cpu": 256, "cuda": 4096}  # rows predicted at a time
 
 
 class PointIndex:
-    """Points (n, p) of candidates and what the search needs of them.
+    """Candidates, searchable under a network's metric.
 
-    `refresh` is due after each change of the network. Where points are inputs it
-    renews (n,) numbers; otherwise a new index must be made from new points.
+    Attributes:
+        points: (n, p), what the candidates are remembered by.
+        metric: The network's metric at the last refresh.
     """
 
-    def __init__(self, network: TabR, points: Tensor) -> None:
-        """Centre the points and refresh."""
-        self.points = points
+    def __init__(
+        self, network: TabR, points: Tensor, metric: Metric | None = None
+    ) -> None:
+        """Centre the points and take over the metric, or the network's present one."""
+        self.network, self.points = network, points
         self.center = (
             points.mean(0) if len(points) else points.new_zeros(points.shape[1])
         )
         self.vectors = points - self.center
-        self.refresh(network)
+        self.refresh(metric)
 
     @torch.no_grad()
-    def refresh(self, network: TabR) -> None:
-        """Take over the network's present metric."""
-        self.offsets = network.offsets(self.vectors)
+    def refresh(self, metric: Metric | None = None) -> None:
+        """Follow a change of the network that left the points as they are."""
+        metric = self.network.metric() if metric is None else metric
+        # Without gradients, so that no step's graph outlives it.
+        self.metric = Metric(*(None if t is None else t.detach() for t in metric))  # type: ignore[arg-type]
+        self.offsets = self.network.offsets(self.vectors, self.metric)
 
     @torch.no_grad()
     def neighbors(
         self,
-        network: TabR,
         points: Tensor,
         m: int,
         exclude: Tensor | None = None,
         allowed: Allowed | None = None,
     ) -> Neighbors:
         """Return the m nearest allowed candidates of points (b, p)."""
-        queries = network.queries(points, self.center)
+        queries = self.network.queries(points, self.center, self.metric)
         return top(
             queries, self.vectors, self.offsets, m, exclude=exclude, allowed=allowed
         )
@@ -62,21 +67,22 @@ def candidate_points(network: TabR, rows: Rows) -> Tensor:
 
 @torch.no_grad()
 def predict(
-    network: TabR, index: PointIndex, labels: Tensor, rows: Rows, m: int
+    index: PointIndex, labels: Tensor, rows: Rows, m: int
 ) -> tuple[Output, Neighbors]:
     """Predict for rows that are no candidates; return also who their neighbours were.
 
-    Shapes: labels (n,); the outputs are (b, outputs), weights, index and found (b, m).
+    Shapes: labels (n,); the outputs are (b, outputs), weights, position and found
+    (b, m).
     """
     size = _ROWS.get(labels.device.type, 1024)
+    network = index.network
     outputs, neighbors = [], []
     for start in range(0, rows.n_rows, size):
         part = rows.take(slice(start, start + size))
-        found = index.neighbors(network, network.points(part), m)
-        context = Context(
-            index.points[found.position], labels[found.position], found.found
-        )
-        outputs.append(network(part, context))
+        found = index.neighbors(network.points(part), m)
+        position = found.position
+        context = Context(index.points[position], labels[position], found.found)
+        outputs.append(network(part, context, index.metric))
         neighbors.append(found)
     return (
         Output(*(torch.cat(parts) for parts in zip(*outputs, strict=True))),

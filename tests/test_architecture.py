@@ -24,6 +24,7 @@ ORDER = [
     "rows",
     "embeddings",
     "threads",
+    "pairs_cpu",
     "pairs_triton",
     "pairs",
     "network",

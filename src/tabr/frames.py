@@ -20,15 +20,26 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.exceptions import NotFittedError
 
+from tabr.columns import COLUMNS, Categorical, Column, Numbers, fit_column, widths_of
 from tabr.normalize import Normalization, Normalizer
-from tabr.tables import Cells, Codes, DataError, Floats, Kind, default_names, to_frame
+from tabr.tables import (
+    Cells,
+    Codes,
+    DataError,
+    Flags,
+    Floats,
+    Kind,
+    match_columns,
+    readable,
+    to_frame,
+)
 
 __all__ = ["Arrays", "DataError", "Kind", "Normalization", "Preprocessor", "to_frame"]
 
@@ -38,196 +49,8 @@ class Arrays:
     """The rows of a table as the network takes them; -1 in `cat` means no level."""
 
     num: npt.NDArray[np.float32]  # (n, p)
-    bin: npt.NDArray[np.float32]  # (n, q)
+    bin: Flags  # (n, q)
     cat: Codes  # (n, r)
-
-
-class _Part(NamedTuple):
-    """What one column gives to the arrays: columns (n,) of each sort."""
-
-    num: tuple[Floats, ...] = ()
-    bin: tuple[Floats, ...] = ()
-    indicator: tuple[Floats, ...] = ()
-    cat: tuple[Codes, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Column:
-    """A fitted column of the input; its fields are plain values, for JSON."""
-
-    name: str
-    kind: ClassVar[Kind] = "numeric"
-
-    def encode(self, cells: Cells) -> _Part:
-        """Return a column of zeros: the placeholder of an all-constant table."""
-        return _Part(num=(np.zeros(len(cells.series)),))
-
-
-@dataclass(frozen=True)
-class _Numeric(_Column):
-    fill: float
-    indicator: bool
-
-    @classmethod
-    def fit(cls, cells: Cells) -> Self | None:
-        values = cells.numbers()
-        missing = np.isnan(values)
-        if missing.all() or not (missing.any() or _varies(values)):
-            return None
-        return cls(cells.name, _median(values), bool(missing.any()))
-
-    def encode(self, cells: Cells) -> _Part:
-        values = cells.numbers()
-        missing = np.isnan(values)
-        indicator = (missing.astype(np.float64),) if self.indicator else ()
-        return _Part(num=(np.where(missing, self.fill, values),), indicator=indicator)
-
-
-@dataclass(frozen=True)
-class _Date(_Column):
-    kind: ClassVar[Kind] = "date"
-    parts: tuple[str, ...]
-    fills: tuple[float, ...]
-    indicator: bool
-
-    @classmethod
-    def fit(cls, cells: Cells) -> Self | None:
-        dates = cells.date_parts()
-        missing = np.isnan(dates["days"])
-        vary = {k: v for k, v in dates.items() if _varies(v[~missing])}
-        if missing.all() or not (vary or missing.any()):
-            return None
-        vary = {"days": dates["days"], **vary}
-        fills = tuple(_median(values) for values in vary.values())
-        return cls(cells.name, tuple(vary), fills, bool(missing.any()))
-
-    def encode(self, cells: Cells) -> _Part:
-        dates = cells.date_parts()
-        missing = np.isnan(dates["days"])
-        filled = zip(self.parts, self.fills, strict=True)
-        num = tuple(np.where(missing, fill, dates[part]) for part, fill in filled)
-        indicator = (missing.astype(np.float64),) if self.indicator else ()
-        return _Part(num=num, indicator=indicator)
-
-
-@dataclass(frozen=True)
-class _BinaryNumber(_Column):
-    kind: ClassVar[Kind] = "binary"
-    low: float
-    high: float
-    flag: bool
-
-    def encode(self, cells: Cells) -> _Part:
-        values = cells.numbers(self.flag)
-        # a power of two is exact and keeps differences of huge numbers finite
-        exponent = np.frexp(max(abs(self.low), abs(self.high)))[1]
-        low, high = np.ldexp([self.low, self.high], -exponent)
-        with np.errstate(over="ignore"):
-            share = np.clip((np.ldexp(values, -exponent) - low) / (high - low), 0, 1)
-        return _Part(bin=(np.where(np.isnan(values), 0.5, share),))
-
-
-@dataclass(frozen=True)
-class _BinaryText(_Column):
-    kind: ClassVar[Kind] = "binary"
-    low: str
-    high: str
-
-    def encode(self, cells: Cells) -> _Part:
-        codes, levels = cells.levels
-        shares = {self.low: 0.0, self.high: 1.0}
-        values = np.array([*(shares.get(level, 0.5) for level in levels), 0.5])
-        return _Part(bin=(values[codes],))
-
-
-def _fit_binary(cells: Cells) -> _Column | None:
-    if cells.nature in ("number", "flag"):
-        values = np.unique(cells.numbers()[~cells.missing])
-        if len(values) == 2:
-            low, high = (float(value) for value in values)
-            return _BinaryNumber(cells.name, low, high, cells.nature == "flag")
-        n_levels = len(values)
-    else:
-        levels = sorted(cells.levels[1])
-        if len(levels) == 2:
-            return _BinaryText(cells.name, *levels)
-        n_levels = len(levels)
-    if n_levels > 2:
-        raise DataError(
-            f"a binary column has two values, however column {cells.name!r} is binary"
-            f" in kinds and holds {n_levels}; change kinds"
-        )
-    return None
-
-
-@dataclass(frozen=True)
-class _Categorical(_Column):
-    kind: ClassVar[Kind] = "categorical"
-    levels: tuple[str, ...]  # all that fit saw
-    codes: tuple[int, ...]  # of each level; the rare ones share one
-    missing: int  # the code of missing cells, -1 if fit saw none
-    n_levels: int
-
-    @classmethod
-    def fit(cls, cells: Cells, max_levels: int) -> Self | None:
-        codes, levels = cells.levels
-        some_missing = bool(cells.missing.any())
-        if len(levels) + some_missing < 2:
-            return None
-        kept = sorted(levels)
-        if len(levels) + some_missing > max_levels:
-            counts = np.bincount(codes[codes >= 0], minlength=len(levels))
-            count_of = dict(zip(levels, counts.tolist(), strict=True))
-            ranked = sorted(levels, key=lambda level: (-count_of[level], level))
-            kept = sorted(ranked[: max_levels - 1 - some_missing])
-        rare = len(kept)
-        n_levels = rare + (len(levels) > rare)
-        code_of = {level: code for code, level in enumerate(kept)}
-        ordered = tuple(sorted(levels))
-        return cls(
-            cells.name,
-            ordered,
-            tuple(code_of.get(level, rare) for level in ordered),
-            n_levels if some_missing else -1,
-            n_levels + some_missing,
-        )
-
-    def encode(self, cells: Cells) -> _Part:
-        codes, levels = cells.levels
-        # as objects: pandas' own text type refuses half a surrogate pair
-        known = pd.Index(self.levels, dtype=object).get_indexer(
-            pd.Index(levels, dtype=object)
-        )
-        code_of = np.append(np.array(self.codes, dtype=np.int64), -1)[known]
-        return _Part(cat=(np.append(code_of, self.missing)[codes],))
-
-
-_COLUMNS: dict[str, type[_Column]] = {
-    cls.__name__.strip("_"): cls
-    for cls in (_Column, _Numeric, _Date, _BinaryNumber, _BinaryText, _Categorical)
-}
-
-
-def _fit_column(cells: Cells, kind: Kind, max_levels: int) -> _Column | None:
-    """Return the fitted column, or None if it is constant."""
-    match kind:
-        case "numeric":
-            return _Numeric.fit(cells)
-        case "date":
-            return _Date.fit(cells)
-        case "binary":
-            return _fit_binary(cells)
-        case "categorical":
-            return _Categorical.fit(cells, max_levels)
-
-
-def _varies(values: Floats) -> bool:
-    return len(values) > 0 and bool(values.min() < values.max())
-
-
-def _median(values: Floats) -> float:
-    # half and back is exact, and two huge numbers do not overflow when averaged
-    return 2 * float(np.nanmedian(values / 2))
 
 
 class Preprocessor:
@@ -299,68 +122,54 @@ class Preprocessor:
         for name in self.feature_names:
             cells = Cells.read(frame[name], name, in_fit=True)
             kind = self.kinds.get(name, cells.kind)
-            columns.append(_fit_column(cells, kind, self.max_levels))
+            columns.append(fit_column(cells, kind, self.max_levels))
         self._set_columns([c for c in columns if c is not None])
         num, flags, _ = self._encode(frame)
         self.n_num, self.n_bin = num.shape[1], flags.shape[1]
         self._normalizer = Normalizer.fit(num, self.normalization, self.seed)
         return self
 
-    def _set_columns(self, columns: list[_Column]) -> None:
-        self._columns = columns or [_Column(self.feature_names[0])]
+    def _set_columns(self, columns: list[Column]) -> None:
+        self._columns = columns or [Column(self.feature_names[0])]
         self.kinds_ = {column.name: column.kind for column in self._columns}
         self.dropped = tuple(c for c in self.feature_names if c not in self.kinds_)
-        levels = [c.n_levels for c in self._columns if isinstance(c, _Categorical)]
+        levels = [c.n_levels for c in self._columns if isinstance(c, Categorical)]
         self.cardinalities = tuple(levels)
-
-    def _encode(self, frame: pd.DataFrame) -> tuple[Floats, Floats, Codes]:
-        read = [
-            column.encode(Cells.read(frame[column.name], column.name, in_fit=False))
-            for column in self._columns
-        ]
-        num = [values for part in read for values in part.num]
-        flags = [values for part in read for values in part.bin]
-        flags += [values for part in read for values in part.indicator]
-        cat = [values for part in read for values in part.cat]
-        n = len(frame)
-        # transposed, so that each column of num is contiguous
-        return (
-            np.array(num).reshape(-1, n).T,
-            np.array(flags).reshape(-1, n).T,
-            np.array(cat, dtype=np.int64).reshape(-1, n).T,
+        widths = np.array(
+            [widths_of(column) for column in self._columns], dtype=np.int64
         )
+        places = np.cumsum(widths, axis=0) - widths
+        places[:, 2] += widths[:, 1].sum()  # indicators follow all binary columns
+        self._widths = widths.sum(axis=0).tolist()
+        self._placed = list(zip(self._columns, places.tolist(), strict=True))
+        self._numbers = Numbers(self._placed)
+
+    def _encode(self, frame: pd.DataFrame) -> tuple[Floats, Flags, Codes]:
+        n = len(frame)
+        n_num, n_bin, n_indicators, n_cat = self._widths
+        num = np.empty((n_num, n))
+        flags = np.empty((n, n_bin + n_indicators), dtype=np.float32)
+        cat = np.empty((n, n_cat), dtype=np.int64)
+        targets: list[npt.NDArray[Any]] = [num, flags.T, flags.T, cat.T]
+        done = self._numbers.read(frame, num, flags)
+        for column, places in self._placed:
+            if column.name not in done:
+                cells = Cells.read(frame[column.name], column.name, in_fit=False)
+                part = column.encode(cells)
+                for target, first, given in zip(targets, places, part, strict=True):
+                    for place, values in enumerate(given, first):
+                        target[place] = values
+        return num.T, flags, cat
 
     def transform(self, frame: pd.DataFrame, *, caller: str = "Preprocessor") -> Arrays:
         """Return the rows as arrays; `caller` is the name to use in messages."""
         if not hasattr(self, "_normalizer"):
             raise NotFittedError(f"{caller} is not fitted yet; call fit first")
-        num, flags, cat = self._encode(self._match(to_frame(frame), caller))
-        normalized = self._normalizer.transform(num)
-        return Arrays(
-            np.ascontiguousarray(normalized),
-            np.ascontiguousarray(flags, dtype=np.float32),
-            np.ascontiguousarray(cat),
+        frame = match_columns(
+            readable(frame), self._inputs, self.feature_names, self.kinds_, caller
         )
-
-    def _match(self, frame: pd.DataFrame, caller: str) -> pd.DataFrame:
-        """Return the frame with the column names of fit."""
-        given = list(frame.columns)
-        unnamed = given == default_names(len(given))
-        absent = [name for name in self.kinds_ if name not in given]
-        if not unnamed and not absent:
-            return frame
-        if not unnamed and list(self._inputs) != default_names(len(self._inputs)):
-            raise DataError(
-                f"the columns of fit must be there, however {absent} are absent;"
-                " add them or fit again"
-            )
-        for names in (self._inputs, self.feature_names):
-            if len(names) == len(given):
-                return frame.set_axis(pd.Index(names), axis=1)
-        raise DataError(
-            f"X has {len(given)} features, but {caller} is expecting"
-            f" {len(self.feature_names)} features as input; give the columns of fit"
-        )
+        num, flags, cat = self._encode(frame)
+        return Arrays(self._normalizer.transform(num), flags, cat)
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return all that was fitted as a JSON-able dict and named arrays."""
@@ -374,11 +183,11 @@ class Preprocessor:
             "n_num": self.n_num,
             "n_bin": self.n_bin,
             "columns": [
-                {"type": type(c).__name__.strip("_"), **dataclasses.asdict(c)}
+                {"type": type(c).__name__, **dataclasses.asdict(c)}
                 for c in self._columns
             ],
         }
-        arrays = vars(self._normalizer)
+        arrays = self._normalizer.arrays()
         return state, {k: np.ascontiguousarray(v) for k, v in arrays.items()}
 
     @classmethod
@@ -396,7 +205,7 @@ class Preprocessor:
             values: dict[str, Any] = dict(fields)
             for key, value in fields.items():  # JSON has no tuples
                 values[key] = tuple(value) if isinstance(value, list) else value
-            columns.append(_COLUMNS[values.pop("type")](**values))
+            columns.append(COLUMNS[values.pop("type")](**values))
         self._set_columns(columns)
         parts = [field.name for field in dataclasses.fields(Normalizer)]
         self._normalizer = Normalizer(**{name: arrays[name] for name in parts})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _NOISE = 1e-3
+_CELLS = 2**14  # of a block of rows
 # the two constants of scikit-learn's QuantileTransformer
 _BOUND = 1e-7
 _CLIP = (ndtri(_BOUND - np.spacing(1)), ndtri(1 - (_BOUND - np.spacing(1))))
@@ -62,28 +65,112 @@ class Normalizer:
             quantiles = np.maximum.accumulate(np.percentile(num, levels, axis=0))
         return cls(exponent, constant.astype(np.int64), location, scale, quantiles)
 
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what was fitted, without what is only prepared from it."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __getstate__(self) -> dict[str, npt.NDArray[Any]]:
+        return self.arrays()
+
     def transform(self, num: Floats) -> npt.NDArray[np.float32]:
         """Return num (n, p) on the common scale, finite in float32."""
-        result = np.zeros(num.shape, dtype=np.float32, order="F")
-        for j in np.flatnonzero(self.constant == 0):
-            with np.errstate(over="ignore"):
-                values = np.ldexp(num[:, j], -self.exponent[j])
+        result = np.zeros(num.shape, dtype=np.float32)
+        used, exponent = self._used
+        if not len(exponent):
+            return result
+        with np.errstate(over="ignore"):
+            for rows in row_blocks(*num.shape):
+                values = np.ldexp(num[rows, used].T, exponent)
                 if len(self.quantiles):
-                    values = _to_normal(values, self.quantiles[:, j])
+                    values = self._to_normal(values)
                 else:
-                    values = (values - self.location[j]) / self.scale[j]
-            result[:, j] = np.clip(values, -_FLOAT32_MAX, _FLOAT32_MAX)
+                    values -= self.location[used, None]
+                    values /= self.scale[used, None]
+                    values = values.clip(-_FLOAT32_MAX, _FLOAT32_MAX)
+                result[rows, used] = values.T
         return result
 
+    @cached_property
+    def _used(self) -> tuple[slice | list[int], npt.NDArray[np.int32]]:
+        """Which columns vary, and the exponents (p, 1) that scale them."""
+        varying = np.flatnonzero(self.constant == 0)
+        return as_index(varying.tolist()), -self.exponent[varying, None]
 
-def _to_normal(values: Floats, quantiles: Floats) -> Floats:
-    """Map values (n,) to a normal distribution, bit for bit as scikit-learn does."""
-    references = np.linspace(0, 1, len(quantiles))
-    # from both sides, so that repeated quantiles map to the middle of their range
-    up = np.interp(values, quantiles, references)
-    down = np.interp(-values, -quantiles[::-1], -references[::-1])
-    share = 0.5 * (up - down)
-    share[values + _BOUND > quantiles[-1]] = 1
-    share[values - _BOUND < quantiles[0]] = 0
-    normal: Floats = np.clip(ndtri(share), *_CLIP)
-    return normal
+    @cached_property
+    def _to_normal(self) -> _QuantileMap:
+        return _QuantileMap(self.quantiles[:, self._used[0]])
+
+
+class _QuantileMap:
+    """Maps columns to a normal distribution, bit for bit as scikit-learn does.
+
+    All columns are searched and interpolated at once. A value's steps are the number
+    of quantiles up to it; with its column's offset, they are its place in the tables.
+    """
+
+    def __init__(self, quantiles: Floats) -> None:
+        """Prepare tables of quantiles (m, p)."""
+        m, p = quantiles.shape
+        self.width = 2 ** m.bit_length()
+        columns = np.ascontiguousarray(quantiles.T)
+        self.first, self.last = columns[:, :1], columns[:, -1:]
+        self.offset = self.width * np.arange(p)[:, None]
+        shares = np.linspace(0, 1, m)
+        self.share_below, self.share_above = np.append(0, shares), np.append(shares, 0)
+        with np.errstate(all="ignore"):  # equal quantiles have no slope, and need none
+            slopes = np.diff(shares) / np.diff(columns)
+        # equal quantiles map to the middle of their range
+        starts = np.array([column.searchsorted(column) for column in columns])
+        # nan is never at or below a value; the bounds overwrite what comes of it
+        self.below = np.append(np.nan, self._table(columns, 0))
+        self.slopes = self._table(slopes, 1)
+        self.ties = self._table(0.5 * (shares + shares[starts]), 1)
+
+    def _table(self, values: Floats, start: int) -> Floats:
+        table = np.full((len(values), self.width), np.nan)
+        table[:, start : start + values.shape[1]] = values
+        return table.ravel()
+
+    def __call__(self, values: Floats) -> Floats:
+        """Return values (p, n) mapped."""
+        above = self.below[1:]
+        places = np.repeat(self.offset, values.shape[1], axis=1)
+        jump = self.width
+        while jump := jump // 2:  # bisection; np.searchsorted mispredicts its branches
+            places += jump * (above[jump - 1 :].take(places) <= values)
+        steps = places - self.offset
+        low, high = self.below.take(places), above.take(places)
+        slopes = self.slopes.take(places)
+        with np.errstate(all="ignore"):  # the formula of np.interp, from both sides
+            up = slopes * (values - low) + self.share_below.take(steps)
+            down = slopes * (high - values) - self.share_above.take(steps)
+            share = 0.5 * (up - down)
+        np.copyto(share, self.ties.take(places), where=values == low)
+        share[values + _BOUND > self.last] = 1
+        share[values - _BOUND < self.first] = 0
+        normal: Floats = np.clip(ndtri(share), *_CLIP)
+        return normal
+
+
+def row_blocks(n: int, width: int) -> Iterator[slice]:
+    """Cut n rows of so many columns into slices that stay in a processor's cache."""
+    step = max(1, _CELLS // width)
+    for start in range(0, n, step):
+        yield slice(start, start + step)
+
+
+def as_index(places: list[int]) -> slice | list[int]:
+    """Return places as a slice if they are consecutive, which numpy reads faster."""
+    first = places[0] if places else 0
+    last = first + len(places)
+    return slice(first, last) if places == list(range(first, last)) else places
+
+
+def share_between(values: Floats, low: npt.ArrayLike, high: npt.ArrayLike) -> Floats:
+    """Return where values lie between low and high: 0 to 1, and 0.5 if missing."""
+    # a power of two is exact and keeps differences of huge numbers finite
+    exponent = -np.frexp(np.maximum(np.abs(low), np.abs(high)))[1]
+    low, high = np.ldexp(low, exponent), np.ldexp(high, exponent)
+    with np.errstate(over="ignore"):
+        share = np.clip((np.ldexp(values, exponent) - low) / (high - low), 0, 1)
+    return np.where(np.isnan(values), 0.5, share)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import numbers
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -23,6 +23,10 @@ from pandas.api import types as pandas_types
 Kind = Literal["numeric", "binary", "categorical", "date"]
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.float32]
+
+_FEW = 1000  # texts, which numpy tells apart faster than pandas
+_TEXTS = pd.Index(["text"]).dtype  # depends on the version of pandas
 
 
 class DataError(ValueError):
@@ -53,14 +57,36 @@ def to_frame(X: object, names: Sequence[str] | None = None) -> pd.DataFrame:
                 f" {frame.shape[1]} columns; give as many names as columns"
             )
         frame.columns = pd.Index(labels)
-    columns = _column_index(frame.columns)
+    if not _are_texts(frame.columns):
+        frame = frame.set_axis(_column_index(frame.columns), axis=1)
     for size, what in zip(frame.shape, ("sample", "feature"), strict=True):
         if size == 0:
             raise DataError(
                 f"Found array with 0 {what}(s) (shape={frame.shape}) while a minimum"
                 " of 1 is required."
             )
-    return frame.set_axis(columns, axis=1).reset_index(drop=True)
+    return frame.reset_index(drop=True)
+
+
+def readable(X: object) -> pd.DataFrame:
+    """Return what `to_frame` does, without a copy where X is that already."""
+    if isinstance(X, pd.DataFrame) and isinstance(X.index, pd.RangeIndex):
+        fresh = X.index.start == 0 and X.index.step == 1
+        if fresh and min(X.shape) > 0 and _are_texts(X.columns):
+            return X
+    return to_frame(X)
+
+
+def _are_texts(names: pd.Index[Any]) -> bool:
+    """Say whether the names of columns may stay, as they are distinct texts."""
+    return (
+        type(names) is pd.Index
+        and names.name is None
+        and names.dtype == _TEXTS
+        and names.inferred_type == "string"
+        and not names.hasnans
+        and names.is_unique
+    )
 
 
 def _column_index(names: Iterable[object]) -> pd.Index[str]:
@@ -132,6 +158,37 @@ def default_names(n: int) -> list[str]:
     return [f"x{i}" for i in range(n)]
 
 
+def match_columns(
+    frame: pd.DataFrame,
+    inputs: Sequence[str],
+    features: Sequence[str],
+    used: Collection[str],
+    caller: str,
+) -> pd.DataFrame:
+    """Return the frame with the column names of fit, and at least those in use.
+
+    inputs are all columns of fit, features those that were not ignored.
+    """
+    given = frame.columns.tolist()
+    unnamed = given[0] == "x0" and given == default_names(len(given))
+    known = set(given)
+    absent = [name for name in used if name not in known]
+    if not unnamed and not absent:
+        return frame
+    if not unnamed and list(inputs) != default_names(len(inputs)):
+        raise DataError(
+            f"the columns of fit must be there, however {absent} are absent;"
+            " add them or fit again"
+        )
+    for names in (inputs, features):
+        if len(names) == len(given):
+            return frame.set_axis(pd.Index(names), axis=1)
+    raise DataError(
+        f"X has {len(given)} features, but {caller} is expecting"
+        f" {len(features)} features as input; give the columns of fit"
+    )
+
+
 def _nested(name: str, dtype: object) -> DataError:
     return DataError(
         f"a column must hold single values, however column {name!r} holds nested"
@@ -146,6 +203,24 @@ def _text(value: object) -> str:
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return str(int(value))
     return str(value)
+
+
+def plain_columns(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Return which columns `plain_numbers` can read (p,)."""
+    return np.array(
+        [isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in frame.dtypes]
+    )
+
+
+def plain_numbers(frame: pd.DataFrame, positions: list[int]) -> Floats:
+    """Return k plain columns as numbers (k, n), much faster than one by one.
+
+    They are those of `Cells.numbers`, except that infinite ones are not refused.
+    """
+    if len(positions) < frame.shape[1]:
+        return frame.take(positions, axis=1).to_numpy(dtype=np.float64).T
+    values = frame.to_numpy(dtype=np.float64).T
+    return values if positions == list(range(len(positions))) else values[positions]
 
 
 @dataclass(frozen=True)
@@ -188,8 +263,8 @@ class Cells:
 
     @classmethod
     def _read_objects(cls, series: pd.Series[Any], name: str, in_fit: bool) -> Cells:
-        present = series[series.notna()]
-        found = set(map(type, present))
+        cells = series.to_numpy()
+        found = set(map(type, cells[~pd.isna(cells)]))
 
         def all_are(*kinds: type) -> bool:
             return all(issubclass(t, kinds) for t in found)
@@ -237,19 +312,25 @@ class Cells:
     @cached_property
     def levels(self) -> tuple[Codes, list[str]]:
         """Codes (n,) into the distinct texts; missing cells are -1."""
-        if isinstance(self.series.dtype, pd.CategoricalDtype):
-            codes = self.series.cat.codes.to_numpy()
-            distinct: Iterable[object] = self.series.cat.categories
+        values = self.series.array
+        if isinstance(values, pd.Categorical):
+            codes, distinct = values.codes, values.categories
+        elif isinstance(values.dtype, pd.StringDtype) and len(values) < _FEW:
+            codes, distinct = pd.factorize(values.to_numpy(dtype=object))
         else:
             codes, distinct = pd.factorize(self.series)
         # 1, 1.0 and "1" are one level
-        texts = np.array([_text(value) for value in distinct], dtype=object)
-        merged, levels = pd.factorize(texts)
-        codes = np.append(merged, -1)[codes]
-        # the unused categories of a pandas category are no levels
-        used = np.bincount(codes[codes >= 0], minlength=len(levels)) > 0
-        codes = np.append(np.where(used, np.cumsum(used) - 1, -1), -1)[codes]
-        return codes.astype(np.int64), [str(text) for text in levels[used]]
+        code_of: dict[str, int] = {}
+        merged = [code_of.setdefault(_text(v), len(code_of)) for v in distinct]
+        codes = np.array([*merged, -1], dtype=np.int64)[codes]
+        levels = list(code_of)
+        if isinstance(values, pd.Categorical):  # its unused categories are no levels
+            used = np.bincount(codes[codes >= 0], minlength=len(levels)) > 0
+            codes = np.append(np.where(used, np.cumsum(used) - 1, -1), -1)[codes]
+            levels = [
+                level for level, is_used in zip(levels, used, strict=True) if is_used
+            ]
+        return codes, levels
 
     def numbers(self, flag: bool = False) -> Floats:
         """Return the cells as finite numbers (n,), with nan where missing."""

@@ -113,7 +113,8 @@ def test_kill_half_way_leaves_only_whole_files_and_the_rest_can_follow(tmp_path:
 def test_mistakes_end_with_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    assert main(["run", "--data", str(tmp_path), "--tasks", "churn"]) == 2
+    folders = ["--data", str(tmp_path), "--out", str(tmp_path)]
+    assert main(["run", *folders, "--tasks", "churn"]) == 2
     assert "lacks churn.parquet" in capsys.readouterr().err
     assert main(["run", "--tasks", "nothing"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

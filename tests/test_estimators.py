@@ -298,7 +298,9 @@ def test_prediction_of_a_row_does_not_depend_on_the_others() -> None:
     whole = model.predict(frame)
     for i in (0, 17, 199):
         alone = model.predict(frame.iloc[[i]])
-        np.testing.assert_allclose(alone, whole[[i]], rtol=1e-5)
+        np.testing.assert_allclose(alone, whole[[i]], rtol=1e-9)
+    parts = [model.predict(frame.iloc[i : i + 7]) for i in range(0, 200, 7)]
+    np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-9)
 
 
 def test_neighbors_are_the_rows_that_were_looked_at() -> None:

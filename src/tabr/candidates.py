@@ -11,8 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tabr.network import TabR
-from tabr.retrieval import PointIndex, candidate_points
 from tabr.rows import Rows
 
 
@@ -42,10 +40,6 @@ class CandidateSet:
         """Return the set with its tensors on the device."""
         rows, labels = self.rows.to(device), self.labels.to(device)
         return CandidateSet(self.ids, self.frame, self.y, rows, labels)
-
-    def index(self, network: TabR) -> PointIndex:
-        """Make all candidates searchable under the network's metric."""
-        return PointIndex(network, candidate_points(network, self.rows))
 
     def look_up(self, ids: NDArray[np.int64]) -> pd.DataFrame:
         """Return the rows with these ids, as the user gave them, indexed by id."""

@@ -6,6 +6,7 @@ importing them does not import torch.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from tabr.explanation import NeighborTable
 from tabr.fitting import fit_tabr
 from tabr.frames import Arrays
 from tabr.network import Output, TabR
-from tabr.retrieval import PointIndex, predict
+from tabr.retrieval import PointIndex, candidate_points, predict
 from tabr.rows import Rows
 from tabr.samples import Sample
 from tabr.search import Neighbors
@@ -42,9 +43,17 @@ class Member:
     _index: PointIndex | None = field(default=None, repr=False, compare=False)
 
     def index(self, candidates: CandidateSet) -> PointIndex:
-        """Return the candidates, searchable; made at the first call."""
+        """Return the candidates, searchable; made at the first call.
+
+        On CPUs it comes with the network in float64, which costs little there and
+        keeps a prediction the same however many rows are predicted together.
+        """
         if self._index is None:
-            self._index = candidates.index(self.network)
+            points = candidate_points(self.network, candidates.rows)
+            network = self.network
+            if points.device.type == "cpu":
+                network = copy.deepcopy(network).double()
+            self._index = PointIndex(network, points)
         return self._index
 
     def __getstate__(self) -> dict[str, Any]:

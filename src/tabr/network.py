@@ -99,8 +99,9 @@ class NumberLabel(nn.Module):
 
     def forward(self, labels: Tensor, weights: Tensor) -> Tensor:
         """Labels and weights (b, m) -> sum_i w_i W_Y(y_i), (b, d)."""
-        mean = (weights * labels).sum(-1, keepdim=True)
-        return mean * self.weight[:, 0] + weights.sum(-1, keepdim=True) * self.bias
+        terms = torch.stack([labels, torch.ones_like(labels)], -1)  # (b, m, 2)
+        sums = (weights[:, None] @ terms).squeeze(1)  # of labels and of weights
+        return sums @ torch.stack([self.weight[:, 0], self.bias])
 
 
 class ClassLabel(nn.Module):
@@ -132,10 +133,18 @@ class Difference(nn.Module):
         self.rate = config.dropout
 
     def forward(self, difference: Tensor, weight: Tensor, weights: Tensor) -> Tensor:
-        """Differences (b, m, p) of points, weight (h, p) -> sum_i w_i T_i, (b, d)."""
-        rate = self.rate if self.training else 0.0
-        hidden = hidden_sum(difference, weights, weight, self.first.bias, rate)
-        out: Tensor = self.second(hidden)
+        """Differences (b, m, p) of points, weight (h, p) -> sum_i w_i T_i, (b, d).
+
+        The hidden layer is computed in the precision of `weight`.
+        """
+        hidden = hidden_sum(
+            difference.to(weight.dtype),
+            weights.to(weight.dtype),
+            weight,
+            self.first.bias.to(weight.dtype),
+            self.rate if self.training else 0.0,
+        )
+        out: Tensor = self.second(hidden.to(difference.dtype))
         return out
 
 
@@ -251,14 +260,15 @@ class TabR(nn.Module):
 
     # --- row + neighbours -> prediction ---------------------------------------
 
-    def _similarity(self, point: Tensor, points: Tensor, metric: Metric) -> Tensor:
-        """Point (b, p) and its neighbours' points (b, m, p) -> (b, m)."""
+    def _similarity(
+        self, point: Tensor, points: Tensor, difference: Tensor, metric: Metric
+    ) -> Tensor:
+        """Point (b, p), neighbours' points and differences (b, m, p) -> (b, m)."""
         if self.is_dot:  # without <q, bias of keys>, which softmax forgets
             return (points @ (self._query(point) @ metric.key)[:, :, None]).squeeze(-1)
         if self.to_query is not None:
             key: Tensor = self.to_key(self._represent(points))
             return -(self._query(point)[:, None] - key).square().sum(-1)
-        difference = point[:, None] - points
         if len(metric.key) < len(metric.gram):  # keys are narrower than points
             return -(difference @ metric.key.T).square().sum(-1)
         return -((difference @ metric.gram) * difference).sum(-1)
@@ -281,26 +291,25 @@ class TabR(nn.Module):
             points = torch.cat([point[:, None], points], 1)
             found = torch.cat([own, found], 1)
 
-        similarity = self._similarity(point, points, metric) * self.scale
+        difference = point[:, None] - points  # (b, m, p)
+        similarity = self._similarity(point, points, difference, metric) * self.scale
         similarity = similarity.masked_fill(~found, torch.finfo(similarity.dtype).min)
         weights = similarity.softmax(-1) * found
         dropped = self.context_dropout(weights)
         first = found.shape[1] - context.found.shape[1]  # neighbours after the row
 
-        value = torch.zeros_like(x)
         if self.row_value is not None:
             mean = (dropped[:, None] @ points).squeeze(1)  # (b, p)
             total = dropped.sum(-1, keepdim=True)
             if self.points_are_inputs:
                 mean = mean @ self.linear.weight.T + total * self.linear.bias
-            value = value + mean @ self.row_value.weight.T + total * self.row_value.bias
+            x = x + mean @ self.row_value.weight.T + total * self.row_value.bias
         if self.label_value is not None:
-            value = value + self.label_value(context.labels, dropped[:, first:])
+            x = x + self.label_value(context.labels, dropped[:, first:])
         if self.unknown_label is not None:
-            value = value + dropped[:, :1] * self.unknown_label
+            x = x + dropped[:, :1] * self.unknown_label
         if self.difference_value is not None:
-            difference = point[:, None] - points
-            value = value + self.difference_value(difference, metric.hidden, dropped)
+            x = x + self.difference_value(difference, metric.hidden, dropped)
 
-        prediction: Tensor = self.head(self.predictor(x + value))
+        prediction: Tensor = self.head(self.predictor(x))
         return Output(prediction, weights[:, first:], similarity[:, first:])

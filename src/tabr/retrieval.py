@@ -15,6 +15,9 @@ _ROWS = {"cpu": 256, "cuda": 4096}  # rows predicted at a time
 class PointIndex:
     """Candidates, searchable under a network's metric.
 
+    The search and the hidden layer of T, which are most of the work, have the
+    precision of the points; everything else has that of the network.
+
     Attributes:
         points: (n, p), what the candidates are remembered by.
         metric: The network's metric at the last refresh.
@@ -35,9 +38,12 @@ class PointIndex:
     def refresh(self, metric: Metric | None = None) -> None:
         """Follow a change of the network that left the points as they are."""
         metric = self.network.metric() if metric is None else metric
+        dtype = self.vectors.dtype
         # Without gradients, so that no step's graph outlives it.
-        self.metric = Metric(*(None if t is None else t.detach() for t in metric))  # type: ignore[arg-type]
-        self.offsets = self.network.offsets(self.vectors, self.metric)
+        hidden = None if metric.hidden is None else metric.hidden.detach().to(dtype)
+        self.metric = Metric(metric.key.detach(), metric.gram.detach(), hidden)
+        of_search = self.metric._replace(gram=metric.gram.detach().to(dtype))
+        self.offsets = self.network.offsets(self.vectors, of_search)
 
     @torch.no_grad()
     def neighbors(
@@ -48,9 +54,15 @@ class PointIndex:
         allowed: Allowed | None = None,
     ) -> Neighbors:
         """Return the m nearest allowed candidates of points (b, p)."""
-        queries = self.network.queries(points, self.center, self.metric)
+        center = self.center.to(points.dtype)
+        queries = self.network.queries(points, center, self.metric)
         return top(
-            queries, self.vectors, self.offsets, m, exclude=exclude, allowed=allowed
+            queries.to(self.vectors.dtype),
+            self.vectors,
+            self.offsets,
+            m,
+            exclude=exclude,
+            allowed=allowed,
         )
 
 
@@ -75,13 +87,15 @@ def predict(
     (b, m).
     """
     size = _ROWS.get(labels.device.type, 1024)
-    network = index.network
+    network, dtype = index.network, index.metric.key.dtype
+    if labels.is_floating_point():
+        labels = labels.to(dtype)
     outputs, neighbors = [], []
     for start in range(0, rows.n_rows, size):
-        part = rows.take(slice(start, start + size))
+        part = rows.take(slice(start, start + size)).in_precision(dtype)
         found = index.neighbors(network.points(part), m)
-        position = found.position
-        context = Context(index.points[position], labels[position], found.found)
+        points = index.points[found.position].to(dtype)
+        context = Context(points, labels[found.position], found.found)
         outputs.append(network(part, context, index.metric))
         neighbors.append(found)
     return (

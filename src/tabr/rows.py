@@ -38,3 +38,7 @@ class Rows(NamedTuple):
     def to(self, device: torch.device) -> Rows:
         """Return the rows on the device."""
         return Rows(*(part.to(device) for part in self))
+
+    def in_precision(self, dtype: torch.dtype) -> Rows:
+        """Return the rows with numbers of that type."""
+        return Rows(self.num.to(dtype), self.bin.to(dtype), self.cat)

@@ -471,6 +471,36 @@ def test_missing_dates_are_missing_numbers_with_one_indicator():
     assert fitted(stamps("2020-01-01", None))[1].bin.ravel().tolist() == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["2024-05-31", "2023-01-02", None], "date"),
+        (["2024-05-31T10:00:00", "2023-01-02 11:30", "2023-01-02"], "date"),
+        (["2024-05-31T10:00:00Z", "2023-01-02T11:30:00+02:00"], "date"),
+        (["2024-05-31", "2023-13-02", "x"], "categorical"),
+        (["2024-05-31", "2023-13-02", "2023-01-02"], "categorical"),  # no month 13
+        (["2024-05-31-a", "2024-05-31-b", "2024-05-31-c"], "categorical"),
+        (["20240531", "20230102", "20230103"], "categorical"),
+        (pd.Categorical(["2024-05-31", "2023-01-02", "2023-01-03"]), "categorical"),
+    ],
+)
+def test_text_is_a_date_if_all_of_it_is_written_as_one(texts, kind):
+    frame = pd.DataFrame({"x": pd.Series(texts)})
+    assert Preprocessor().fit(frame).kinds_ == {"x": kind}
+    text = Preprocessor(kinds={"x": "categorical"}).fit(frame)
+    assert text.kinds_ == {"x": "categorical"}
+
+
+def test_dates_as_text_are_the_dates_themselves():
+    days = pd.Series(pd.date_range("2020-01-01", periods=60, freq="37h"))
+    as_text = pd.DataFrame({"x": days.dt.strftime("%Y-%m-%d %H:%M:%S")})
+    read, true = (
+        Preprocessor().fit(frame).transform(frame).num
+        for frame in (as_text, pd.DataFrame({"x": days}))
+    )
+    np.testing.assert_array_equal(read, true)
+
+
 def test_a_date_may_come_back_as_iso_text_and_as_nothing_else():
     frame = stamps("2020-01-01T01", "2020-02-01T02", "2020-02-03T04")
     prep, arrays = fitted(frame)

@@ -9,17 +9,9 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 import pandas as pd
 
+from tabr.cells import Cells, Codes, Flags, Floats, Kind, plain_columns, plain_numbers
 from tabr.normalize import as_index, row_blocks, share_between
-from tabr.tables import (
-    Cells,
-    Codes,
-    DataError,
-    Flags,
-    Floats,
-    Kind,
-    plain_columns,
-    plain_numbers,
-)
+from tabr.tables import DataError
 
 
 class Part(NamedTuple):

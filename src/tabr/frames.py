@@ -8,6 +8,7 @@
   of its own if fit saw one. Rare levels beyond `max_levels` share one level. A value
   that fit did not see has no level: -1.
 - Dates become days since 1970 in UTC, and month, day, weekday and hour where they vary.
+  Text is a date if all of it is written as 2024-05-31, with or without a time.
 - Constant columns are dropped, and may be absent later. If all are constant, the first
   stays as a numeric column of zeros.
 - Columns are matched by name, in any order; more columns are ignored. A table named
@@ -27,19 +28,10 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.exceptions import NotFittedError
 
+from tabr.cells import Cells, Codes, Flags, Floats, Kind
 from tabr.columns import COLUMNS, Categorical, Column, Numbers, fit_column, widths_of
 from tabr.normalize import Normalization, Normalizer
-from tabr.tables import (
-    Cells,
-    Codes,
-    DataError,
-    Flags,
-    Floats,
-    Kind,
-    match_columns,
-    readable,
-    to_frame,
-)
+from tabr.tables import DataError, match_columns, readable, to_frame
 
 __all__ = ["Arrays", "DataError", "Kind", "Normalization", "Preprocessor", "to_frame"]
 

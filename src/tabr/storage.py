@@ -37,12 +37,12 @@ from torch.overrides import TorchFunctionMode
 
 from tabr import __version__
 from tabr.candidates import CandidateSet
+from tabr.cells import Cells
 from tabr.config import EmbeddingConfig, RetrievalConfig, network_config
 from tabr.ensemble import Member, Target, choose_device
 from tabr.frames import Preprocessor
 from tabr.network import TabR
 from tabr.rows import Rows
-from tabr.tables import Cells
 from tabr.targets import ClassTarget, NumberTarget
 from tabr.training import History, Stop
 

@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.exceptions import DataConversionWarning
 
+from tabr.cells import Cells
 from tabr.config import Task
-from tabr.tables import Cells, DataError, to_frame
+from tabr.tables import DataError, to_frame
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 

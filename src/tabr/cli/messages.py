@@ -60,7 +60,7 @@ def _is_mistake(error: Exception) -> bool:
     frames = list(traceback.walk_tb(error.__traceback__))
     module = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
     if isinstance(error, TypeError):  # cells that are no single values
-        return module == "tabr.tables"
+        return module in ("tabr.tables", "tabr.cells")
     if isinstance(error, ImportError):
         return module == "tabr.optional"
     if isinstance(error, ValueError):

@@ -44,6 +44,7 @@ ORDER = [
     "tuning",
     "report",
     "__init__",
+    "cases",
     "demo",
     "bench",
     "serving",

@@ -1,14 +1,9 @@
-import dataclasses
 import json
 
-import numpy as np
-import pandas as pd
 import pytest
 from click.testing import CliRunner
-from sklearn import metrics
 
-from tabr import cli, demo
-from tabr.estimators import TabRClassifier
+from tabr import cases, cli, demo
 
 TINY = {"width": 8, "context_size": 8, "max_epochs": 2}
 
@@ -44,22 +39,6 @@ def test_split_is_the_same_each_time_and_parts_share_no_row():
     assert set(y_train) == set(y_test)
 
 
-def test_scores_agree_with_scikit_learn():
-    rng = np.random.default_rng(0)
-    y, values = rng.normal(size=20), rng.normal(size=20)
-    found = demo.value_scores(y, values)
-    assert found["RMSE"] == pytest.approx(metrics.root_mean_squared_error(y, values))
-    assert found["MAE"] == pytest.approx(metrics.mean_absolute_error(y, values))
-    assert found["R2"] == pytest.approx(metrics.r2_score(y, values))
-    codes, proba = np.arange(20) % 3 // 2, rng.dirichlet([1, 1], 20)
-    found, likeliest = demo.class_scores(codes, proba), proba.argmax(1)
-    assert found["accuracy"] == pytest.approx(metrics.accuracy_score(codes, likeliest))
-    balanced = metrics.balanced_accuracy_score(codes, likeliest)
-    assert found["balanced accuracy"] == pytest.approx(balanced)
-    assert found["log-loss"] == pytest.approx(metrics.log_loss(codes, proba))
-    assert found["ROC AUC"] == pytest.approx(metrics.roc_auc_score(codes, proba[:, 1]))
-
-
 def test_demo_scores_tabr_beside_both_baselines(diabetes: demo.Result):
     names = list(diabetes.scores)
     assert names[:2] == ["TabR, 2 members", "gradient boosting"]
@@ -89,14 +68,14 @@ def test_text_fits_80_columns(diabetes: demo.Result, digits: demo.Result):
 
 
 def test_tables_are_aligned(diabetes: demo.Result):
-    lines = demo.case_lines(diabetes.cases, diabetes.ranked, 80)
+    lines = cases.case_lines(diabetes.cases, diabetes.ranked, 80)
     ends = {len(line) for line in lines if line.startswith("  ")}
     assert len(ends) == 1
     assert "progression" not in lines[2]
 
 
 def test_narrow_terminals_get_fewer_columns(diabetes: demo.Result):
-    lines = demo.case_lines(diabetes.cases, diabetes.ranked, 40)
+    lines = cases.case_lines(diabetes.cases, diabetes.ranked, 40)
     assert max(map(len, lines)) <= 40
 
 
@@ -104,54 +83,9 @@ def test_digits_are_drawn(digits: demo.Result):
     lines = demo.render(digits, 80).splitlines()
     first = next(k for k, line in enumerate(lines) if line.startswith("row "))
     picture = lines[first + 1 : first + 9]
-    assert set("".join(picture)) <= set(demo.SHADES)
+    assert set("".join(picture)) <= set(cases.SHADES)
     assert lines[first + 9].startswith("this row     weight ")
     assert lines[first + 10].count("label") == 5
-
-
-def test_ink_becomes_darker_characters():
-    blank, full = ({str(k): ink for k in range(64)} for ink in (0, 16))
-    assert demo._picture(blank) == [" " * 11] * 8
-    assert demo._picture(full) == ["█" * 11] * 8
-
-
-def test_columns_that_differ_come_first():
-    rng = np.random.default_rng(0)
-    # Labels follow `near`, whose neighbours are close; `far` is noise.
-    frame = pd.DataFrame({"near": rng.normal(size=90), "far": rng.choice([*"abc"], 90)})
-    y = frame["near"] > 0
-    model = TabRClassifier(width=8, context_size=4, max_epochs=2, random_state=0)
-    model.fit(frame, y)
-    cases = demo.make_cases(model, frame, [0, 1], 3)
-    exchanged = [
-        dataclasses.replace(case, columns={**case.columns, "near": 99.0})
-        for case in cases
-    ]
-    assert demo.telling_columns(model, exchanged) == ["near", "far"]
-    alike = [
-        dataclasses.replace(
-            case,
-            neighbors=[
-                dataclasses.replace(
-                    n, columns={**n.columns, "near": case.columns["near"]}
-                )
-                for n in case.neighbors
-            ],
-        )
-        for case in cases
-    ]
-    other = [
-        dataclasses.replace(case, columns={**case.columns, "far": "d"})
-        for case in alike
-    ]
-    assert demo.telling_columns(model, other) == ["far", "near"]
-
-
-def test_values_are_written_shortly():
-    written = [demo.cell(v) for v in (1.0, 0.123456, 123456.7, float("nan"), None, "x")]
-    assert written == ["1", "0.1235", "123457", "-", "-", "x"]
-    assert demo.cell(pd.Timestamp("2021-05-05")) == "2021-05-05"
-    assert len(demo.cell("long" * 9)) == 18
 
 
 def test_time_limit_is_kept_and_told():

@@ -371,8 +371,11 @@ def test_pickled_and_cloned_models_do_as_the_original() -> None:
     np.testing.assert_array_equal(copy.predict(frame), model.predict(frame))
     fresh = clone(model)
     assert fresh.get_params() == model.get_params()
-    with pytest.raises(NotFittedError):
-        fresh.predict(frame)
+    for ask in (fresh.predict, fresh.neighbors, fresh.save):
+        with pytest.raises(NotFittedError):
+            ask(frame)
+    for name in ("history_", "best_epoch_"):
+        assert not hasattr(fresh, name)
 
 
 def test_pipelines_cross_validation_and_grid_search() -> None:

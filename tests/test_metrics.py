@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn import metrics
 
-from tabr.metrics import accuracy, make_score, rmse
+from tabr.metrics import accuracy, class_scores, make_score, rmse, value_scores
 
 
 def test_rmse_and_accuracy_are_the_textbook_ones() -> None:
@@ -42,3 +43,19 @@ def test_a_scorer_sees_the_table_the_labels_and_the_predictions() -> None:
 def test_an_unknown_scorer_is_refused_before_training() -> None:
     with pytest.raises(ValueError, match="nonsense"):
         make_score("nonsense", None, np.array([1.0]), None)
+
+
+def test_scores_agree_with_scikit_learn():
+    rng = np.random.default_rng(0)
+    y, values = rng.normal(size=20), rng.normal(size=20)
+    found = value_scores(y, values)
+    assert found["RMSE"] == pytest.approx(metrics.root_mean_squared_error(y, values))
+    assert found["MAE"] == pytest.approx(metrics.mean_absolute_error(y, values))
+    assert found["R2"] == pytest.approx(metrics.r2_score(y, values))
+    codes, proba = np.arange(20) % 3 // 2, rng.dirichlet([1, 1], 20)
+    found, likeliest = class_scores(codes, proba), proba.argmax(1)
+    assert found["accuracy"] == pytest.approx(metrics.accuracy_score(codes, likeliest))
+    balanced = metrics.balanced_accuracy_score(codes, likeliest)
+    assert found["balanced accuracy"] == pytest.approx(balanced)
+    assert found["log-loss"] == pytest.approx(metrics.log_loss(codes, proba))
+    assert found["ROC AUC"] == pytest.approx(metrics.roc_auc_score(codes, proba[:, 1]))

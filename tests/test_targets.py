@@ -126,7 +126,7 @@ def test_decoded_labels_are_the_numbers(y, as_column):
     if target.std > 1e-290:
         np.testing.assert_allclose(decoded, y, rtol=1e-5, atol=atol)
     again = reborn(target)
-    assert (again.mean, again.std, again.n_outputs) == (target.mean, target.std, 1)
+    assert (again.mean, again.std) == (target.mean, target.std)
 
 
 def test_labels_have_mean_zero_and_deviation_one():
@@ -213,10 +213,10 @@ def test_mixed_labels_are_sorted_by_type_and_value():
     assert target.encode(["b", "a"]).tolist() == [4, 3]
 
 
-def test_two_classes_have_one_output():
+def test_two_classes_are_a_task_of_their_own():
     two, three = ClassTarget().fit([1, 2]), ClassTarget().fit([1, 2, 3])
-    assert (two.n_classes, two.n_outputs) == (2, 1)
-    assert (three.n_classes, three.n_outputs) == (3, 3)
+    assert (two.n_classes, two.task) == (2, "binary")
+    assert (three.n_classes, three.task) == (3, "classes")
 
 
 def test_two_classes_are_decoded_from_any_shape():

@@ -1,7 +1,6 @@
 """The demo: TabR beside two baselines on a real table, and the rows it came from.
 
-`run` computes, `render` writes plain text. The scores and the tables of neighbours
-are also what the commands `evaluate` and `neighbors` show.
+`run` computes, `render` writes plain text.
 """
 
 from __future__ import annotations
@@ -13,16 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from tabr.cases import Case, case_lines, make_cases, picture_lines, telling_columns
 from tabr.estimators import TabRClassifier, TabRRegressor
+from tabr.metrics import class_scores, value_scores
 
-Model = TabRClassifier | TabRRegressor
-
-MAX_COLUMNS = 6  # of a table's columns beside weights and labels
-BAR = 10  # characters of the longest bar
-EIGHTHS = " ▏▎▍▌▋▊▉"
-SHADES = " ░▒▓█"
 N_NEIGHBORS = [1, 3, 5, 10, 20, 40]  # the k that the baseline chooses from
 
 
@@ -73,203 +67,6 @@ TABLES: Mapping[str, DemoTable] = {
         pictures=True,
     ),
 }
-
-
-# --- scores -------------------------------------------------------------------
-
-
-def value_scores(y: NDArray[Any], values: NDArray[Any]) -> dict[str, float]:
-    """Return the scores of predicted values (n,); R2 is nan where y is constant."""
-    y = np.asarray(y, float)
-    error, spread = y - values, float(np.square(y - y.mean()).sum())
-    r2 = 1 - float(np.square(error).sum()) / spread if spread > 0 else float("nan")
-    rmse, mae = np.sqrt(np.mean(error**2)), np.mean(np.abs(error))
-    return {"RMSE": float(rmse), "MAE": float(mae), "R2": r2}
-
-
-def class_scores(codes: NDArray[Any], proba: NDArray[Any]) -> dict[str, float]:
-    """Return the scores of probabilities (n, classes) for the true codes (n,)."""
-    from sklearn.metrics import roc_auc_score
-
-    hit = proba.argmax(1) == codes
-    present = np.unique(codes)
-    own = np.clip(proba[np.arange(len(codes)), codes], np.finfo(float).eps, 1)
-    scores = {
-        "accuracy": float(hit.mean()),
-        "balanced accuracy": float(np.mean([hit[codes == c].mean() for c in present])),
-        "log-loss": float(-np.log(own).mean()),
-    }
-    if proba.shape[1] == 2:
-        both = len(present) == 2
-        auc = roc_auc_score(codes, proba[:, 1]) if both else float("nan")
-        scores["ROC AUC"] = float(auc)
-    return scores
-
-
-# --- rows and their neighbours ------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Neighbor:
-    """A candidate that a prediction came from."""
-
-    id: int
-    weight: float
-    distance: float
-    label: Any
-    columns: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Case:
-    """A row, what was predicted for it, and from which candidates."""
-
-    row: int
-    prediction: Any
-    columns: dict[str, Any]
-    neighbors: list[Neighbor]  # heaviest first
-    truth: Any = None
-
-
-def make_cases(
-    model: Model, frame: pd.DataFrame, rows: list[int], m: int
-) -> list[Case]:
-    """Return the rows at these positions with their m heaviest neighbours."""
-    chosen = frame.iloc[rows].reset_index(drop=True)
-    predictions, table = model.predict(chosen), model.neighbors(chosen)
-    candidates = model.candidates_
-    if not set(model.preprocessor_.kinds_) <= set(chosen.columns):
-        chosen = chosen.set_axis(candidates.frame.columns, axis=1)  # a nameless fit
-    ids = table.ids[:, :m]
-    distinct = np.unique(ids[ids >= 0])
-    columns = dict(zip(distinct, _records(candidates.look_up(distinct)), strict=True))
-    label = dict(zip(candidates.ids, candidates.y, strict=True))
-
-    def neighbor(k: int, j: int) -> Neighbor:
-        id = int(ids[k, j])
-        weight, distance = float(table.weights[k, j]), float(table.distances[k, j])
-        return Neighbor(id, weight, distance, label[id], columns[id])
-
-    return [
-        Case(
-            rows[k],
-            predictions[k],
-            record,
-            [neighbor(k, j) for j in range(ids.shape[1]) if ids[k, j] >= 0],
-        )
-        for k, record in enumerate(_records(chosen))
-    ]
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = frame.to_dict("records")  # type: ignore[assignment]
-    return records
-
-
-def telling_columns(model: Model, cases: list[Case]) -> list[str]:
-    """Return the model's columns, those first in which neighbours differ most.
-
-    A number differs by standard deviations of the candidates, any other value by 1.
-    """
-    frame = model.candidates_.frame
-    differences = {}
-    for name in model.preprocessor_.kinds_:
-        both = [(c.columns[name], n.columns[name]) for c in cases for n in c.neighbors]
-        numeric = pd.api.types.is_numeric_dtype(frame[name].dtype)
-        if numeric and not pd.api.types.is_bool_dtype(frame[name].dtype):
-            cells = [pd.to_numeric(pd.Series(part)) for part in zip(*both, strict=True)]
-            scale = float(frame[name].std()) or 1.0
-            gaps = (cells[0] - cells[1]).abs().to_numpy(float, na_value=np.nan) / scale
-            differences[name] = float(np.nan_to_num(gaps, nan=1.0).sum())
-        else:
-            differences[name] = float(sum(cell(a) != cell(b) for a, b in both))
-    return sorted(differences, key=lambda name: -differences[name])
-
-
-def case_lines(
-    cases: list[Case], ranked: list[str], width: int, *, distances: bool = False
-) -> list[str]:
-    """Write each case as an aligned table with as many columns as fit the width."""
-    blocks = [_case_rows(case, ranked, distances) for case in cases]
-    n_fixed = 2 + distances
-    lines = [line for block in blocks for line in block]
-    sizes = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    room = width - 2 - sum(sizes[:n_fixed]) - 2 * (n_fixed - 1)
-    shown: list[int] = []
-    for k in range(n_fixed, len(sizes)):
-        if len(shown) < MAX_COLUMNS and sizes[k] + 2 <= room:
-            shown.append(k)
-            room -= sizes[k] + 2
-    names = list(cases[0].columns)
-    shown.sort(key=lambda k: names.index(ranked[k - n_fixed]))
-    shown = [*range(n_fixed), *shown]
-    written = []
-    for case, block in zip(cases, blocks, strict=True):
-        truth = "" if case.truth is None else f", truth {cell(case.truth)}"
-        written += ["", f"row {case.row}: prediction {cell(case.prediction)}{truth}"]
-        for line in block:
-            first, *rest = ((line[k], sizes[k]) for k in shown)
-            cells = [first[0].ljust(first[1]), *(t.rjust(size) for t, size in rest)]
-            written.append("  " + "  ".join(cells).rstrip())
-    return written
-
-
-def _case_rows(case: Case, ranked: list[str], distances: bool) -> list[list[str]]:
-    def line(first: str, distance: str, label: str, values: list[str]) -> list[str]:
-        return [first, *([distance] if distances else []), label, *values]
-
-    largest = max((n.weight for n in case.neighbors), default=1.0) or 1.0
-    own = [cell(case.columns.get(name)) for name in ranked]
-    label = "?" if case.truth is None else cell(case.truth)
-    rows = [line("weight", "distance", "label", ranked)]
-    rows.append(line("this row", "", label, own))
-    for n in case.neighbors:
-        full, eighths = divmod(round(8 * BAR * n.weight / largest), 8)
-        bar = "█" * full + EIGHTHS[eighths]
-        values = [cell(n.columns[name]) for name in ranked]
-        shares = f"{n.weight:6.1%} {bar}", f"{n.distance:.3g}"
-        rows.append(line(*shares, cell(n.label), values))
-    return rows
-
-
-def picture_lines(cases: list[Case], width: int) -> list[str]:
-    """Write each case as pictures side by side: the row, then its neighbours."""
-    lines = []
-    for case in cases:
-        parts = [(case.columns, "this row", f"truth {cell(case.truth)}")]
-        parts += [
-            (n.columns, f"weight {n.weight:.0%}", f"label {cell(n.label)}")
-            for n in case.neighbors
-        ]
-        pictures = [[*_picture(c), weight, label] for c, weight, label in parts]
-        fitting = pictures[: max(2, (width + 2) // 13)]
-        lines += ["", f"row {case.row}: prediction {cell(case.prediction)}"]
-        lines += [
-            "  ".join(text.ljust(11) for text in row).rstrip()
-            for row in zip(*fitting, strict=True)
-        ]
-    return lines
-
-
-def _picture(columns: dict[str, Any]) -> list[str]:
-    """Draw 64 pixels of 0 to 16 as 8 lines of 11 characters, which are tall."""
-    pixels = np.array(list(columns.values()), dtype=float).reshape(8, 8)
-    at = np.linspace(0, 7, 11)
-    wide = np.array([np.interp(at, np.arange(8), line) for line in pixels])
-    shades = np.rint(wide / 16 * (len(SHADES) - 1)).astype(int)
-    return ["".join(SHADES[shade] for shade in line) for line in shades]
-
-
-def cell(value: Any) -> str:
-    """Write one value shortly."""
-    if isinstance(value, float | np.floating) and not np.isnan(value):
-        number = float(value)
-        return f"{number:.0f}" if abs(number) >= 1e4 else f"{number:.4g}"
-    text = "-" if pd.isna(value) else str(value).removesuffix(" 00:00:00")  # of a date
-    return text if len(text) <= 18 else f"{text[:17]}…"
-
-
-# --- the demo -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -240,8 +240,9 @@ class _TabR(BaseEstimator):
         """
         from tabr.ensemble import neighbor_table
 
+        answers = self._ask(X)
         ids = self.candidates_.ids
-        return join_members([neighbor_table(*a, ids) for a in self._ask(X)])
+        return join_members([neighbor_table(*answer, ids) for answer in answers])
 
     # --- what is left behind --------------------------------------------------
 
@@ -331,8 +332,8 @@ class TabRClassifier(ClassifierMixin, _TabR):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest class of each row of X."""
-        labels: NDArray[Any] = self.classes_[self._decoded(X).argmax(1)]
-        return labels
+        probabilities = self._decoded(X)
+        return self.target_.decode(probabilities)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, (rows, classes)."""

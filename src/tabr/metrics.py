@@ -24,6 +24,33 @@ def accuracy(codes: NDArray[Any], probabilities: NDArray[Any]) -> float:
     return float(np.mean(probabilities.argmax(1) == codes))
 
 
+def value_scores(y: NDArray[Any], values: NDArray[Any]) -> dict[str, float]:
+    """Return the scores of predicted values (n,); R2 is nan where y is constant."""
+    y = np.asarray(y, float)
+    error, spread = y - values, float(np.square(y - y.mean()).sum())
+    r2 = 1 - float(np.square(error).sum()) / spread if spread > 0 else float("nan")
+    return {"RMSE": rmse(y, values), "MAE": float(np.abs(error).mean()), "R2": r2}
+
+
+def class_scores(codes: NDArray[Any], proba: NDArray[Any]) -> dict[str, float]:
+    """Return the scores of probabilities (n, classes) for the true codes (n,)."""
+    from sklearn.metrics import roc_auc_score
+
+    hit = proba.argmax(1) == codes
+    present = np.unique(codes)
+    own = np.clip(proba[np.arange(len(codes)), codes], np.finfo(float).eps, 1)
+    scores = {
+        "accuracy": accuracy(codes, proba),
+        "balanced accuracy": float(np.mean([hit[codes == c].mean() for c in present])),
+        "log-loss": float(-np.log(own).mean()),
+    }
+    if proba.shape[1] == 2:
+        both = len(present) == 2
+        auc = roc_auc_score(codes, proba[:, 1]) if both else float("nan")
+        scores["ROC AUC"] = float(auc)
+    return scores
+
+
 class _Predicted(BaseEstimator):
     """An estimator whose predictions are already there, for scorers."""
 

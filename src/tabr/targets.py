@@ -32,7 +32,6 @@ class NumberTarget:
     """
 
     task: ClassVar[Task] = "regression"
-    n_outputs = 1
     n_classes = 0
     mean: float
     std: float  # 1 if all targets are equal
@@ -116,11 +115,6 @@ class ClassTarget:
     def n_classes(self) -> int:
         """How many classes there are."""
         return len(self.classes)
-
-    @property
-    def n_outputs(self) -> int:
-        """How many logits the network gives: one for two classes."""
-        return 1 if self.n_classes == 2 else self.n_classes
 
     def fit(
         self, y: object, *, n_rows: int | None = None, caller: str = "The model"

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tabr.bench import protocol
-from tabr.bench.protocol import METHOD, read, result_path, run, run_one, write
+from tabr.bench.protocol import METHOD, read, result_path, run_one, write
 from tabr.bench.tasks import Part, Parts, load, select
 from tabr.metrics import rmse
 
@@ -51,22 +51,6 @@ def test_test_rows_do_not_influence_the_fit(tmp_path: Path):
     results = [run_one(DIAMOND, p, 0, "cpu", params=TINY) for p in (parts, other)]
     assert results[0].val == results[1].val
     assert results[0].test != results[1].test
-
-
-def test_seeds_are_kept_and_not_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    write_churn(tmp_path)
-    parts = load(CHURN, tmp_path)
-    first = run(CHURN, parts, range(2), "cpu", out=tmp_path / "out", params=TINY)
-    assert [result.seed for result in first] == [0, 1]
-
-    def never(*args, **kwargs):
-        raise AssertionError
-
-    monkeypatch.setattr(protocol, "run_one", never)
-    again = run(CHURN, parts, range(2), "cpu", out=tmp_path / "out", params=TINY)
-    assert again == first
 
 
 def test_changed_parameters_never_count_as_the_default_method(tmp_path: Path):

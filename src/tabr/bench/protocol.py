@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,29 +116,6 @@ def run_one(
             "python": platform.python_version(),
         },
     )
-
-
-def run(
-    task: Task,
-    parts: Parts,
-    seeds: Iterable[int],
-    device: str | None = None,
-    *,
-    out: Path | None = None,
-    params: Mapping[str, Any] | None = None,
-) -> list[Result]:
-    """Return a result for each seed; with `out`, keep them and repeat none."""
-    results = []
-    for seed in seeds:
-        path = None if out is None else result_path(out, task, seed, params)
-        if path is not None and path.is_file():
-            results.append(read(path))
-            continue
-        result = run_one(task, parts, seed, device, params=params)
-        if path is not None:
-            write(result, path)
-        results.append(result)
-    return results
 
 
 def method_of(params: Mapping[str, Any] | None) -> str:

@@ -123,7 +123,7 @@ def evaluate(model_file: Path, table: Path, target: str | None, as_json: bool) -
     check_column(frame, target, table)
     import numpy as np
 
-    from tabr.demo import class_scores, value_scores
+    from tabr.metrics import class_scores, value_scores
 
     rows, labels = features(model, frame), model.candidates_.y
     truth = model.target_.read(frame[target])
@@ -184,7 +184,7 @@ def neighbors(
 ) -> None:
     """Show which training rows the predictions for TABLE came from."""
     frame, model = read_table(table), _load(model_file)
-    from tabr.demo import case_lines, make_cases, telling_columns
+    from tabr.cases import case_lines, make_cases, telling_columns
 
     chosen = _read_rows(rows, len(frame))
     cases = make_cases(model, features(model, frame), chosen, m)

@@ -25,6 +25,7 @@ ORDER = [
     "samples",
     "rows",
     "embeddings",
+    "devices",
     "threads",
     "pairs_cpu",
     "pairs_triton",

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tabr.ensemble import choose_device, decode, neighbor_table
+from tabr.devices import choose_device
+from tabr.ensemble import decode, neighbor_table
 from tabr.network import Output
 from tabr.search import Neighbors
 from tabr.targets import ClassTarget, NumberTarget

@@ -61,20 +61,6 @@ class Member:
         return {**self.__dict__, "_index": None}
 
 
-def choose_device(name: str | None) -> torch.device:
-    """Return the device of that name; None is a GPU if there is one."""
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f"device must be one that this machine has, however: {name!r} ({error})"
-        ) from error
-    return device
-
-
 def fit_members(
     network: NetworkConfig,
     training: TrainingConfig,

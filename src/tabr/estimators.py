@@ -122,7 +122,8 @@ class _TabR(BaseEstimator):
             eval_set: A table and its labels to stop early by; without them a share of
                 X (`validation_fraction`) is held out.
         """
-        from tabr.ensemble import choose_device, fit_members
+        from tabr.devices import choose_device
+        from tabr.ensemble import fit_members
 
         network = self._network_config()
         device = choose_device(self.device)

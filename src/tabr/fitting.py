@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tabr.config import NetworkConfig, Task, TrainingConfig
 from tabr.network import Context, Metric, TabR
-from tabr.retrieval import PointIndex, candidate_points, predict
+from tabr.retrieval import PointIndex, candidate_points, no_memory, predict, remembered
 from tabr.rows import Rows
 from tabr.search import Neighbors
 from tabr.training import History, fit_network, seeded
@@ -26,6 +26,7 @@ class Contexts:
         if network.points_are_inputs:
             self.fixed = PointIndex(network, candidate_points(network, rows))
         self.frozen: Neighbors | None = None
+        self.last = no_memory(len(labels), min(m, len(labels)), labels.device)
 
     def of(self, batch: Tensor, metric: Metric | None = None) -> Context:
         """Return the context of the rows at batch (b,), differentiable.
@@ -67,7 +68,11 @@ class Contexts:
 
     def _search(self, index: PointIndex, batch: Tensor) -> Neighbors:
         points = index.points[batch]
-        return index.neighbors(points, self.m, exclude=batch)
+        if self.last is None:
+            return index.neighbors(points, self.m, exclude=batch)
+        found = index.neighbors(points, self.m, batch, last=self.last[batch])
+        self.last[batch] = remembered(found)
+        return found
 
     def _encode(self, index: Tensor) -> Tensor:
         """Return differentiable points (b, m, p) of the rows at index (b, m)."""
@@ -126,6 +131,7 @@ def fit_tabr(
         n_num, n_bin = rows.num.shape[1], rows.bin.shape[1]
         network = TabR(config, n_num, n_bin, cardinalities, task, n_classes).to(device)
         contexts = Contexts(network, rows, labels, m)
+        last = no_memory(validation.n_rows, min(m, len(labels)), device)
 
         def loss(batch: Tensor) -> Tensor:
             metric = network.metric()
@@ -136,7 +142,8 @@ def fit_tabr(
 
         def validate() -> float:
             index = contexts.index()
-            return score(predict(index, labels, validation, m)[0].prediction)
+            output, _ = predict(index, labels, validation, m, last)
+            return score(output.prediction)
 
         history = fit_network(
             network,

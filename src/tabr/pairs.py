@@ -10,8 +10,6 @@ elsewhere torch does it in one go.
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 from typing import Any
 
 import torch
@@ -19,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tabr import pairs_cpu
+from tabr.devices import has_triton
 
 
 def hidden_sum(
@@ -42,19 +41,8 @@ def _kernel(difference: Tensor) -> Any:
     p = difference.shape[-1]
     if difference.device.type == "cpu":
         return pairs_cpu.Narrow if p <= pairs_cpu.NARROW else pairs_cpu.Wide
-    if difference.dtype != torch.float32 or not _has_triton(difference.device):
+    if difference.dtype != torch.float32 or not has_triton(difference.device):
         return None
     from tabr import pairs_triton
 
     return pairs_triton.HiddenSum if p <= pairs_triton.WIDEST else None
-
-
-@functools.cache
-def _has_triton(device: torch.device) -> bool:
-    """Tell whether the kernels run there: NVIDIA GPUs from Ampere on."""
-    return (
-        device.type == "cuda"
-        and torch.version.cuda is not None
-        and torch.cuda.get_device_capability(device) >= (8, 0)
-        and importlib.util.find_spec("triton") is not None
-    )

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
+from tabr.devices import has_triton
 from tabr.network import Context, Metric, Output, TabR
 from tabr.rows import Rows
 from tabr.search import Allowed, Neighbors, top
 
+if TYPE_CHECKING:
+    from tabr.search.scan import Scan
+
+_MOST = 512  # neighbours of a row that the kernels of a scan serve
 _ROWS = {"cpu": 256, "cuda": 4096}  # rows predicted at a time
 
 
@@ -32,6 +39,7 @@ class PointIndex:
             points.mean(0) if len(points) else points.new_zeros(points.shape[1])
         )
         self.vectors = points - self.center
+        self.scan = _make_scan(self.vectors)
         self.refresh(metric)
 
     @torch.no_grad()
@@ -42,8 +50,16 @@ class PointIndex:
         # Without gradients, so that no step's graph outlives it.
         hidden = None if metric.hidden is None else metric.hidden.detach().to(dtype)
         self.metric = Metric(metric.key.detach(), metric.gram.detach(), hidden)
-        of_search = self.metric._replace(gram=metric.gram.detach().to(dtype))
-        self.offsets = self.network.offsets(self.vectors, of_search)
+        gram = metric.gram.detach().to(dtype)
+        if self.scan is None:
+            of_search = self.metric._replace(gram=gram)
+            self.offsets = self.network.offsets(self.vectors, of_search)
+        elif self.network.is_dot:
+            self.scan.follow(None, gram.new_ones(len(gram)))
+            self.offsets = None
+        else:
+            self.scan.follow(gram, gram.diagonal())
+            self.offsets = self.scan.offsets
 
     @torch.no_grad()
     def neighbors(
@@ -52,18 +68,28 @@ class PointIndex:
         m: int,
         exclude: Tensor | None = None,
         allowed: Allowed | None = None,
+        last: Tensor | None = None,
     ) -> Neighbors:
-        """Return the m nearest allowed candidates of points (b, p)."""
+        """Return the m nearest allowed candidates of points (b, p).
+
+        Neighbours that the points had before, (b, m) or -1, make it faster.
+        """
         center = self.center.to(points.dtype)
         queries = self.network.queries(points, center, self.metric)
+        queries = queries.to(self.vectors.dtype)
+        if self.scan is not None and allowed is None and m <= _MOST:
+            return self.scan.top(queries, m, exclude=exclude, last=last)
         return top(
-            queries.to(self.vectors.dtype),
-            self.vectors,
-            self.offsets,
-            m,
-            exclude=exclude,
-            allowed=allowed,
+            queries, self.vectors, self.offsets, m, exclude=exclude, allowed=allowed
         )
+
+
+def _make_scan(vectors: Tensor) -> Scan | None:
+    if vectors.dtype != torch.float32 or not has_triton(vectors.device):
+        return None
+    from tabr.search.scan import Scan
+
+    return Scan(vectors)
 
 
 @torch.no_grad()
@@ -79,12 +105,13 @@ def candidate_points(network: TabR, rows: Rows) -> Tensor:
 
 @torch.no_grad()
 def predict(
-    index: PointIndex, labels: Tensor, rows: Rows, m: int
+    index: PointIndex, labels: Tensor, rows: Rows, m: int, last: Tensor | None = None
 ) -> tuple[Output, Neighbors]:
     """Predict for rows that are no candidates; return also who their neighbours were.
 
     Shapes: labels (n,); the outputs are (b, outputs), weights, position and found
-    (b, m).
+    (b, m). Who asks for the same rows again and again gives `last` (b, m), int32,
+    filled with -1 at first, where their neighbours are kept to find them faster.
     """
     size = _ROWS.get(labels.device.type, 1024)
     network, dtype = index.network, index.metric.key.dtype
@@ -93,7 +120,10 @@ def predict(
     outputs, neighbors = [], []
     for start in range(0, rows.n_rows, size):
         part = rows.take(slice(start, start + size)).in_precision(dtype)
-        found = index.neighbors(network.points(part), m)
+        known = None if last is None else last[start : start + size]
+        found = index.neighbors(network.points(part), m, last=known)
+        if known is not None:
+            known.copy_(remembered(found))
         points = index.points[found.position].to(dtype)
         context = Context(points, labels[found.position], found.found)
         outputs.append(network(part, context, index.metric))
@@ -102,3 +132,15 @@ def predict(
         Output(*(torch.cat(parts) for parts in zip(*outputs, strict=True))),
         Neighbors(*(torch.cat(parts) for parts in zip(*neighbors, strict=True))),
     )
+
+
+def no_memory(n: int, m: int, device: torch.device) -> Tensor | None:
+    """Return room for the neighbours that n rows had last, where that helps."""
+    if not has_triton(device):
+        return None
+    return torch.full((n, m), -1, dtype=torch.int32, device=device)
+
+
+def remembered(found: Neighbors) -> Tensor:
+    """Return neighbours as `last` keeps them: (b, m) int32, -1 where there is none."""
+    return found.position.masked_fill(~found.found, -1).int()

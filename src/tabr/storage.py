@@ -39,7 +39,8 @@ from tabr import __version__
 from tabr.candidates import CandidateSet
 from tabr.cells import Cells
 from tabr.config import EmbeddingConfig, RetrievalConfig, network_config
-from tabr.ensemble import Member, Target, choose_device
+from tabr.devices import choose_device
+from tabr.ensemble import Member, Target
 from tabr.frames import Preprocessor
 from tabr.network import TabR
 from tabr.rows import Rows

@@ -13,7 +13,7 @@ from tabr.network import Context, Metric, TabR
 from tabr.retrieval import PointIndex, candidate_points, predict
 from tabr.rows import Rows
 from tabr.search import Neighbors
-from tabr.training import History, fit_network, seeded
+from tabr.training import History, Loss, fit_network, seeded
 
 
 class Contexts:
@@ -88,6 +88,20 @@ def row_losses(prediction: Tensor, labels: Tensor, task: Task) -> Tensor:
     return F.cross_entropy(prediction, labels, reduction="none")
 
 
+def make_loss(contexts: Contexts, task: Task, weights: Tensor | None = None) -> Loss:
+    """Return what training minimises: row indices (b,) -> their mean loss."""
+    network, rows, labels = contexts.network, contexts.rows, contexts.labels
+
+    def loss(batch: Tensor) -> Tensor:
+        metric = network.metric()
+        context = contexts.of(batch, metric)
+        prediction = network(rows.take(batch), context, metric).prediction
+        losses = row_losses(prediction, labels[batch], task)
+        return (losses if weights is None else losses * weights[batch]).mean()
+
+    return loss
+
+
 def fit_tabr(
     config: NetworkConfig,
     training: TrainingConfig,
@@ -127,20 +141,13 @@ def fit_tabr(
         network = TabR(config, n_num, n_bin, cardinalities, task, n_classes).to(device)
         contexts = Contexts(network, rows, labels, m)
 
-        def loss(batch: Tensor) -> Tensor:
-            metric = network.metric()
-            context = contexts.of(batch, metric)
-            prediction = network(rows.take(batch), context, metric).prediction
-            losses = row_losses(prediction, labels[batch], task)
-            return (losses if weights is None else losses * weights[batch]).mean()
-
         def validate() -> float:
             index = contexts.index()
             return score(predict(index, labels, validation, m)[0].prediction)
 
         history = fit_network(
             network,
-            loss,
+            make_loss(contexts, task, weights),
             validate,
             len(labels),
             training,

@@ -213,6 +213,7 @@ class GraphedStep:
         self.stream = torch.cuda.Stream()
 
     def __call__(self, index: Tensor) -> Tensor:
+        """Take a step with the rows at index (b,)."""
         size = len(index)
         if size in self.graphs:
             graph, static_index, static_loss = self.graphs[size]

@@ -1,125 +1,123 @@
 """Time a training step of TabR-S in its plain form and in ours, in one run.
 
-    python -m benchmarks.step [--device cpu] [--sizes california] [--repeat 9]
+    python -m benchmarks.step [--device cuda] [--sizes 13209x8x256 ...] [--repeat 9]
 
-Both train the same network on the same random rows. The two forms take turns, so that
-a noisy machine troubles both; the medians and their ratio are printed and written to
-results/.
+Each form is split into search and learning. Ours: the search is contexts alone, the
+learning a step with frozen contexts. Plain: the search is the keys of all candidates,
+distances and top-k, the learning is the rest of the step. Peak memory, on a GPU, is
+what a form held at most, the table included, while it was built and warmed up alone.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import statistics
-import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from benchmarks.plain import PlainTabRS
-from tabr.config import NetworkConfig
-from tabr.fitting import Contexts
-from tabr.network import TabR
-from tabr.rows import Rows
+from benchmarks import timing
+from benchmarks.forms import FORMS, Table, batches, random_table
+from benchmarks.timing import Call, Size
+from tabr.training import GraphedStep, Loss, seeded
 
-SIZES = {  # name: candidates, input width, batch
-    "california": (13_209, 8, 256),
-    "diamond": (34_521, 26, 512),
-    "higgs-small": (62_751, 28, 512),
+SIZES = (
+    Size(13_209, 8, 256),
+    Size(34_521, 26, 512),
+    Size(62_751, 28, 512),
+    Size(371_847, 98, 1024),
+    Size(2_965_542, 119, 1024),
+)
+N_SIZES = {"cpu": 3, "cuda": 5}  # the first of them
+FORMS_OF = {"cpu": ("plain", "tabr"), "cuda": ("plain", "plain-tf32", "tabr")}
+HOW = {
+    "plain": "search: keys, distances and top-k; learning: step minus search",
+    "tabr": "search: contexts alone; learning: step with frozen contexts",
 }
-M = 96
+OUT_OF_MEMORY = "out of memory"
 
 
-def plain_step(x: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
-    network = PlainTabRS(x.shape[1], NetworkConfig()).to(x.device)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=3e-4)
-
-    def step(batch: Tensor) -> Tensor:
-        others = torch.ones(len(x), dtype=torch.bool, device=x.device)
-        others[batch] = False
-        optimizer.zero_grad()
-        prediction = network(x[batch], x[others], y[others], M)
-        loss = (prediction - y[batch]).square().mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
-
-
-def our_step(x: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
-    none = x[:, :0]
-    rows = Rows(x, none, none.long())
-    network = TabR(NetworkConfig(), x.shape[1], 0, (), "regression").to(x.device)
-    contexts = Contexts(network, rows, y, M)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=3e-4, fused=True)
-
-    def step(batch: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        metric = network.metric()
-        context = contexts.of(batch, metric)
-        prediction = network(rows.take(batch), context, metric).prediction
-        loss = (prediction.squeeze(-1) - y[batch]).square().mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
+def measure(
+    size: Size, names: Iterable[str], device: torch.device, repeat: int
+) -> dict[str, Any]:
+    """Return the size and, for each form, times in milliseconds and peak memory."""
+    forms: dict[str, dict[str, Any]] = {}
+    calls: dict[tuple[str, str], Call] = {}
+    with seeded(0, device):
+        table = random_table(size, device)
+        for name in names:
+            try:
+                calls_of_form, forms[name] = _build(name, table, size)
+            except torch.OutOfMemoryError:
+                forms[name] = {"failed": OUT_OF_MEMORY}
+                continue
+            calls |= calls_of_form
+        for (name, part), ms in timing.medians(calls, device, repeat).items():
+            forms[name][f"{part}_ms"] = ms
+    for form in forms.values():
+        if "step_ms" in form and "learning_ms" not in form:
+            form["learning_ms"] = round(form["step_ms"] - form["search_ms"], 4)
+    result = {"candidates": size.n, "d_in": size.d_in, "batch": size.b, "forms": forms}
+    del calls, table
+    timing.free_memory(device)
+    return result
 
 
-def measure(name: str, device: torch.device, repeat: int) -> dict[str, object]:
-    n, d_in, b = SIZES[name]
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(n, d_in, generator=generator).to(device)
-    y = torch.randn(n, generator=generator).to(device)
-    torch.manual_seed(0)
-    steps = {"plain": plain_step(x, y), "tabr": our_step(x, y)}
-    times: dict[str, list[float]] = {form: [] for form in steps}
-    for turn in range(repeat + 2):  # two turns to warm up
-        batch = torch.randperm(n, generator=generator)[:b].to(device)
-        for form, step in steps.items():
-            start = time.perf_counter()
-            float(step(batch))  # waits for the device
-            if turn >= 2:
-                times[form].append(1e3 * (time.perf_counter() - start))
-    median = {form: statistics.median(ms) for form, ms in times.items()}
-    return {
-        "size": name,
-        "candidates": n,
-        "d_in": d_in,
-        "batch": b,
-        "device": device.type,
-        "plain_ms": round(median["plain"], 2),
-        "tabr_ms": round(median["tabr"], 2),
-        "ratio": round(median["plain"] / median["tabr"], 2),
-        "repeat": repeat,
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "machine": platform.machine(),
-    }
+def _build(
+    name: str, table: Table, size: Size
+) -> tuple[dict[tuple[str, str], Call], dict[str, Any]]:
+    """Build all parts of a form and warm them up; the step tells the peak memory."""
+    device = table.x.device
+    calls: dict[tuple[str, str], Call] = {}
+    facts: dict[str, Any] = {}
+
+    def build(make: Any) -> tuple[Loss, Call]:
+        of_batch = make(table)
+        rows = batches(size, device)
+
+        def call() -> object:
+            return of_batch(next(rows))
+
+        timing.warm_up(call, device)
+        return of_batch, call
+
+    for part, make in FORMS[name].items():
+        (of_batch, call), peak = timing.with_peak(partial(build, make), device)
+        calls[name, part] = call
+        if part == "step" and peak is not None:
+            facts["peak_bytes"] = table.n_bytes + peak
+            facts["captured"] = isinstance(of_batch, GraphedStep) and bool(
+                of_batch.graphs
+            )
+    return calls, facts
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--sizes", nargs="*", default=["california"], choices=SIZES)
-    parser.add_argument("--repeat", type=int, default=9)
-    parser.add_argument("--out", type=Path, default=Path("results/speed"))
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    for name in arguments.sizes:
-        result = measure(name, torch.device(arguments.device), arguments.repeat)
-        path = arguments.out / f"step-{name}-{arguments.device}.json"
-        path.write_text(json.dumps(result, indent=1) + "\n")
-        print(
-            f"{name:12} {result['candidates']:>7} x {result['d_in']:<3} "
-            f"plain {result['plain_ms']:8.1f} ms   tabr {result['tabr_ms']:8.1f} ms   "
-            f"{result['ratio']:.1f} times faster"
-        )
+def line(result: dict[str, Any]) -> str:
+    """Return a result as a line for the terminal."""
+    text = f"{result['candidates']:>10,} x {result['d_in']:<3} {result['batch']:>4}"
+    for name, form in result["forms"].items():
+        if "failed" in form:
+            text += f"   {name} {form['failed']}"
+            continue
+        text += f"   {name} {form['step_ms']:.2f} ms"
+        text += f" = {form['search_ms']:.2f} + {form['learning_ms']:.2f}"
+        if "peak_bytes" in form:
+            text += f", {form['peak_bytes'] / 1e9:.2f} GB"
+    return text
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = timing.parser(__doc__, repeat=9)
+    parser.add_argument("--sizes", nargs="+", type=timing.size, help="as 13209x8x256")
+    options = parser.parse_args(arguments)
+    device = torch.device(options.device)
+    sizes = options.sizes or SIZES[: N_SIZES[device.type]]
+    print("form: step = search + learning, peak memory")
+    results = []
+    for size in sizes:
+        results.append(measure(size, FORMS_OF[device.type], device, options.repeat))
+        print(line(results[-1]), flush=True)
+        timing.write("step", options, arguments, {"how": HOW, "sizes": results})
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
 """Write the README's figures anew from the files in results/.
 
-python scripts/update_readme.py
+python -m scripts.update_readme
 """
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 
+from benchmarks.report import fill, number, place, read, size_name, table, times_faster
 from tabr.bench.report import compare, read_published, read_runs
 
 ROOT = Path(__file__).parents[1]
@@ -42,30 +41,25 @@ def reproduction(results: Path) -> str:
 
 
 def speed(results: Path) -> str:
-    """A training step beside the plain form."""
-    lines = [
-        "One training step on two CPU cores, against the plain form in the same run",
-        "(`python -m benchmarks.step --sizes california diamond higgs-small`):",
-        "",
-        "| candidates x inputs, batch | plain form | tabr | times faster |",
-        "| --- | ---: | ---: | ---: |",
-    ]
-    for name in ("california", "diamond", "higgs-small"):
-        step = json.loads((results / "speed" / f"step-{name}-cpu.json").read_text())
-        size = f"{step['candidates']:,} x {step['d_in']}, {step['batch']}"
-        plain, ours = (f"{step[f'{form}_ms']:,.0f} ms" for form in ("plain", "tabr"))
-        lines.append(f"| {size} | {plain} | {ours} | {step['ratio']:.1f} |")
-    return "\n".join(lines)
+    """A training step beside the plain form, a table for each device."""
+    parts = ["One training step, against the plain form in the same run:"]
+    for record in read(results / "speed", "step"):
+        rows = []
+        for result in record["sizes"]:
+            plain, ours = (result["forms"][name] for name in ("plain", "tabr"))
+            plain_ms = plain.get("failed") or f"{number(plain['step_ms'])} ms"
+            cells = [size_name(result), plain_ms, f"{number(ours['step_ms'])} ms"]
+            rows.append([*cells, times_faster(result["forms"], "plain")])
+        header = ["candidates x inputs, batch", "plain form", "tabr", "times faster"]
+        parts += [f"On {place(record)}\n(`{record['command']}`):"]
+        parts += [table(header, rows, n_words=1)]
+    return "\n\n".join(parts)
 
 
 def updated(text: str, results: Path) -> str:
     """Return the README with its figures as results/ has them."""
     for name, make in (("reproduction", reproduction), ("speed", speed)):
-        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-        block = f"{begin}\n{make(results)}\n{end}"
-        pattern = f"{re.escape(begin)}.*?{re.escape(end)}"
-        text, n = re.subn(pattern, lambda _, b=block: b, text, flags=re.DOTALL)
-        assert n == 1, name
+        text = fill(text, name, make(results))
     return text
 
 

@@ -13,7 +13,7 @@ from tabr.network import Context, Metric, TabR
 from tabr.retrieval import PointIndex, candidate_points, no_memory, predict, remembered
 from tabr.rows import Rows
 from tabr.search import Neighbors
-from tabr.training import History, fit_network, seeded
+from tabr.training import History, Loss, fit_network, seeded
 
 
 class Contexts:
@@ -93,6 +93,20 @@ def row_losses(prediction: Tensor, labels: Tensor, task: Task) -> Tensor:
     return F.cross_entropy(prediction, labels, reduction="none")
 
 
+def make_loss(contexts: Contexts, task: Task, weights: Tensor | None = None) -> Loss:
+    """Return what training minimises: row indices (b,) -> their mean loss."""
+    network, rows, labels = contexts.network, contexts.rows, contexts.labels
+
+    def loss(batch: Tensor) -> Tensor:
+        metric = network.metric()
+        context = contexts.of(batch, metric)
+        prediction = network(rows.take(batch), context, metric).prediction
+        losses = row_losses(prediction, labels[batch], task)
+        return (losses if weights is None else losses * weights[batch]).mean()
+
+    return loss
+
+
 def fit_tabr(
     config: NetworkConfig,
     training: TrainingConfig,
@@ -133,13 +147,6 @@ def fit_tabr(
         contexts = Contexts(network, rows, labels, m)
         last = no_memory(validation.n_rows, min(m, len(labels)), device)
 
-        def loss(batch: Tensor) -> Tensor:
-            metric = network.metric()
-            context = contexts.of(batch, metric)
-            prediction = network(rows.take(batch), context, metric).prediction
-            losses = row_losses(prediction, labels[batch], task)
-            return (losses if weights is None else losses * weights[batch]).mean()
-
         def validate() -> float:
             index = contexts.index()
             output, _ = predict(index, labels, validation, m, last)
@@ -147,7 +154,7 @@ def fit_tabr(
 
         history = fit_network(
             network,
-            loss,
+            make_loss(contexts, task, weights),
             validate,
             len(labels),
             training,

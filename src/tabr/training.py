@@ -77,22 +77,7 @@ def fit_network(
     """
     parameters = list(network.parameters())
     device = parameters[0].device
-    optimizer = torch.optim.AdamW(
-        decay_groups(network, config.mode),
-        lr=config.learning_rate,
-        weight_decay=config.weight_decay,
-        fused=device.type in ("cpu", "cuda"),
-        capturable=device.type == "cuda",
-    )
-
-    def step(index: Tensor) -> Tensor:
-        optimizer.zero_grad(set_to_none=True)
-        value = loss(index)
-        value.backward()
-        optimizer.step()
-        return value.detach()
-
-    take_step = _GraphedStep(step) if device.type == "cuda" else step
+    take_step = make_step(network, loss, config)
     history = History()
     best: list[Tensor] = []
     n_steps = math.ceil(n_rows / config.batch_size)
@@ -109,7 +94,7 @@ def fit_network(
                 epoch = len(history.score)
                 if freeze is not None and epoch == config.freeze_after:
                     freeze()
-                    if isinstance(take_step, _GraphedStep):
+                    if isinstance(take_step, GraphedStep):
                         take_step.forget()
                 bar.reset(n_steps)
                 network.train()
@@ -156,6 +141,27 @@ def fit_network(
     return history
 
 
+def make_step(network: nn.Module, loss: Loss, config: TrainingConfig) -> Loss:
+    """Return a training step: row indices (b,) -> their loss before it, scalar."""
+    device = next(network.parameters()).device
+    optimizer = torch.optim.AdamW(
+        decay_groups(network, config.mode),
+        lr=config.learning_rate,
+        weight_decay=config.weight_decay,
+        fused=device.type in ("cpu", "cuda"),
+        capturable=device.type == "cuda",
+    )
+
+    def step(index: Tensor) -> Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        value = loss(index)
+        value.backward()
+        optimizer.step()
+        return value.detach()
+
+    return GraphedStep(step) if device.type == "cuda" else step
+
+
 def _reason_to_stop(
     history: History, config: TrainingConfig, out_of_time: bool
 ) -> Stop | None:
@@ -188,7 +194,7 @@ def decay_groups(network: nn.Module, mode: Mode) -> list[dict[str, Any]]:
     return [{"params": decayed}, {"params": spared, "weight_decay": 0.0}]
 
 
-class _GraphedStep:
+class GraphedStep:
     """A training step as CUDA graphs, one for each batch size.
 
     Launching a step's many small kernels one by one takes longer than running them.
@@ -207,6 +213,7 @@ class _GraphedStep:
         self.stream = torch.cuda.Stream()
 
     def __call__(self, index: Tensor) -> Tensor:
+        """Take a step with the rows at index (b,)."""
         size = len(index)
         if size in self.graphs:
             graph, static_index, static_loss = self.graphs[size]

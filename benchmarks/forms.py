@@ -1,0 +1,166 @@
+"""The two forms of a training step that are compared: the plain one and ours.
+
+Both train TabR-S with its defaults on the same random rows. Each function returns what
+is timed: indices of a batch (b,) -> a tensor.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from benchmarks.plain import PlainTabRS
+from benchmarks.timing import M, Size
+from tabr.config import NetworkConfig, TrainingConfig
+from tabr.fitting import Contexts, make_loss
+from tabr.network import TabR
+from tabr.rows import Rows
+from tabr.search import Neighbors
+from tabr.training import GraphedStep, Loss, make_step
+
+
+class Table(NamedTuple):
+    """Input vectors x (n, d_in) and labels y (n,)."""
+
+    x: Tensor
+    y: Tensor
+
+    @property
+    def n_bytes(self) -> int:
+        return self.x.nbytes + self.y.nbytes
+
+
+def random_table(size: Size, device: torch.device) -> Table:
+    generator = torch.Generator(device).manual_seed(0)
+    x = torch.randn(size.n, size.d_in, generator=generator, device=device)
+    return Table(x, torch.randn(size.n, generator=generator, device=device))
+
+
+def batches(size: Size, device: torch.device) -> Iterator[Tensor]:
+    """Yield indices of full batches, epoch after epoch, each row once an epoch."""
+    order = torch.randperm(size.n, generator=torch.Generator().manual_seed(0))
+    full = order[: size.n // size.b * size.b].to(device)
+    return itertools.cycle(full.split(size.b))
+
+
+# --- the plain form ---------------------------------------------------------------
+
+
+def plain_step(table: Table) -> Loss:
+    """One step, eager as its authors ran it."""
+    network, config = _plain_network(table), TrainingConfig()
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+    )
+
+    def step(batch: Tensor) -> Tensor:
+        x, y = _others(table, batch)
+        optimizer.zero_grad()
+        prediction = network(table.x[batch], x, y, M)
+        loss = (prediction - table.y[batch]).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def plain_search(table: Table) -> Loss:
+    """The part of it that finds neighbours; the keys of all candidates belong to it."""
+    network = _plain_network(table)
+
+    @torch.no_grad()
+    def search(batch: Tensor) -> Tensor:
+        keys = network.key(network.encoder(_others(table, batch).x))
+        return network.search(network.key(network.encoder(table.x[batch])), keys, M)
+
+    return search
+
+
+def _plain_network(table: Table) -> PlainTabRS:
+    return PlainTabRS(table.x.shape[1], NetworkConfig()).to(table.x.device)
+
+
+def _others(table: Table, batch: Tensor) -> Table:
+    """All candidates but the batch."""
+    mask = torch.ones(len(table.y), dtype=torch.bool, device=batch.device)
+    mask[batch] = False
+    return Table(table.x[mask], table.y[mask])
+
+
+def in_tf32(make: Callable[[Table], Loss]) -> Callable[[Table], Loss]:
+    """Let the products of a form round their factors to TF32."""
+
+    def make_rounded(table: Table) -> Loss:
+        call = make(table)
+
+        def rounded(batch: Tensor) -> Tensor:
+            before = torch.get_float32_matmul_precision()
+            torch.set_float32_matmul_precision("high")
+            try:
+                return call(batch)
+            finally:
+                torch.set_float32_matmul_precision(before)
+
+        return rounded
+
+    return make_rounded
+
+
+# --- ours -------------------------------------------------------------------------
+
+
+def our_contexts(table: Table) -> Contexts:
+    none = table.x[:, :0]
+    rows = Rows(table.x, none, none.long())
+    network = TabR(NetworkConfig(), table.x.shape[1], 0, (), "regression")
+    return Contexts(network.to(table.x.device), rows, table.y, M)
+
+
+def freeze_by_chance(contexts: Contexts) -> None:
+    """Freeze contexts without a search.
+
+    A frozen step's work does not depend on who the neighbours are.
+    """
+    n, device = len(contexts.labels), contexts.labels.device
+    position = torch.randint(n, (n, M), device=device)
+    contexts.frozen = Neighbors(position, torch.ones_like(position, dtype=torch.bool))
+
+
+def step_of(contexts: Contexts) -> Loss:
+    """One step, by the code that training runs: on a GPU a captured graph."""
+    loss = make_loss(contexts, "regression")
+    return make_step(contexts.network, loss, TrainingConfig())
+
+
+def our_step(table: Table) -> Loss:
+    return step_of(our_contexts(table))
+
+
+def our_search(table: Table) -> Loss:
+    """Contexts alone, without gradients; on a GPU captured as in a step."""
+    contexts = our_contexts(table)
+
+    @torch.no_grad()
+    def search(batch: Tensor) -> Tensor:
+        return contexts.of(batch).labels
+
+    return GraphedStep(search) if table.x.is_cuda else search
+
+
+def our_frozen_step(table: Table) -> Loss:
+    """All of a step but the search."""
+    contexts = our_contexts(table)
+    freeze_by_chance(contexts)
+    return step_of(contexts)
+
+
+FORMS: Mapping[str, Mapping[str, Callable[[Table], Loss]]] = {
+    "plain": {"step": plain_step, "search": plain_search},
+    "plain-tf32": {"step": in_tf32(plain_step), "search": in_tf32(plain_search)},
+    "tabr": {"step": our_step, "search": our_search, "learning": our_frozen_step},
+}

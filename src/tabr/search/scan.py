@@ -14,10 +14,11 @@ from tabr.search.exact import Neighbors
 from tabr.search.scan_triton import Rules
 
 _HALF_FROM = 17  # narrower points cost little in full precision
-_ROUNDING = 2.0**-18  # of sums in float32, relative to |q / D| |D v|
+_EXTRA = 3  # columns for offset and error
 _PADDED = 256  # candidates come in whole tiles
 _PROGRAMS = 1056  # eight for each multiprocessor of a large GPU
 _CHUNKS = 32  # at most, of candidates that are put into bins together
+_PREPARE = {"num_warps": 4, "num_stages": 2}
 
 
 class Scan:
@@ -31,16 +32,16 @@ class Scan:
         """Round the vectors for the walk; they should lie around zero."""
         self.n, self.p = n, p = vectors.shape
         self.half = p >= _HALF_FROM
-        self.width = _width(p)
+        self.width = _width(p + _EXTRA)
         self.n_padded = triton.cdiv(max(n, 1), _PADDED) * _PADDED
         extra = (0, self.width - p, 0, self.n_padded - n)
         self.vectors = F.pad(vectors, extra)
-        self.rounded, self.scales = self.vectors, vectors.new_ones(self.width)
+        self.largest = self.vectors.abs().amax(0)
+        self.rounded, self.scales = self.vectors, self.vectors.new_ones(self.width)
         if self.half:
             # A power of two of each column: dividing by it rounds nothing.
             usual = self.vectors.square().mean(0).sqrt() * 4
-            most = self.vectors.abs().amax(0) / 2**15
-            wanted = torch.maximum(usual, most).clamp_min(1e-30)
+            wanted = torch.maximum(usual, self.largest / 2**15).clamp_min(1e-30)
             self.scales = torch.exp2(wanted.log2().ceil())
             self.rounded = (self.vectors / self.scales).half()
 
@@ -48,16 +49,15 @@ class Scan:
         """Take over a metric: gram (p, p), or None for products; D squared (p,)."""
         floor = scales.amax() * 1e-12 + 1e-30
         extra = self.width - self.p
-        self.balance = F.pad(scales.clamp_min(floor), (0, extra), value=1.0)
-        self.offsets, self.size, self.residue = self.vectors.new_empty(3, self.n_padded)
-        block = min(64 if self.width > 128 else 128, self.width)
-        n_blocks = self.n_padded // 64
+        self.balance = F.pad(scales.clamp_min(floor), (0, extra))
+        self.offsets = self.vectors.new_empty(self.n_padded)
+        block, n_blocks = min(64, self.width), self.n_padded // 64
         kernels._prepare[(min(n_blocks, _PROGRAMS),)](
-            self.vectors, self.scales,
+            self.vectors, self.rounded, self.scales,
             self.vectors if gram is None else F.pad(gram, (0, extra, 0, extra)),
-            self.balance, self.offsets, self.size, self.residue, self.n, n_blocks,
-            HAS_GRAM=gram is not None, HALF=self.half, PK=self.width, BK=block, BN=64,
-            num_warps=4 if self.width <= 64 else 8,
+            self.balance, self.largest, self.offsets, self.n, self.p, n_blocks,
+            HAS_GRAM=gram is not None, HALF=self.half, PK=self.width, BK=block,
+            P2=triton.next_power_of_2(self.width), BN=64, **_PREPARE,
         )  # fmt: skip
 
     def top(
@@ -88,10 +88,11 @@ class Scan:
         m2 = max(16, triton.next_power_of_2(m))
         length = max(512, 4 * m2)
         padded = triton.cdiv(b, 128) * 128
-        plain = torch.empty(padded, self.width, device=device)
-        rounded = torch.empty_like(plain, dtype=self.rounded.dtype)
-        stats = torch.empty(padded, 4, device=device)
-        bound = torch.empty(padded, device=device)
+        plain, full_upper = torch.empty(2, padded, self.width, device=device)
+        upper, lower = torch.empty(
+            2, padded, self.width, device=device, dtype=self.rounded.dtype
+        )
+        unit_of, bound = torch.empty(2, padded, device=device)
         state, count = torch.empty(2, padded, dtype=torch.int32, device=device)
         lists = torch.empty(padded, length, dtype=torch.int32, device=device)
         if rules is None:
@@ -106,43 +107,45 @@ class Scan:
 
         kernels._start[(padded,)](
             queries.contiguous(), self.vectors, self.offsets, self.scales,
-            self.balance, count if last is None else last, plain, rounded, stats,
-            bound, count, state, b, m, self.p, HAS_LAST=last is not None,
-            HALF=self.half, P2=triton.next_power_of_2(self.width), M2=m2,
-            ROUNDING=_ROUNDING, **exact,
+            self.balance, self.largest, count if last is None else last, plain,
+            full_upper, upper, lower, unit_of, bound, count, state, b, m, self.p,
+            HAS_LAST=last is not None, HALF=self.half,
+            P2=triton.next_power_of_2(self.width), M2=m2, **exact,
         )  # fmt: skip
-        arrays = stats, self.offsets, self.size, self.residue, *ruled
         tile = _tile(self.half, self.width)
         n_tiles = self.n_padded // tile["BN"]
         per_program = triton.cdiv(n_tiles, min(_CHUNKS, n_tiles))
         n_chunks = triton.cdiv(n_tiles, per_program)
         n_bins = n_chunks * tile["BN"]
         maxima = torch.empty(padded, n_bins, device=device)
-        walked = (rounded, self.rounded) if self.half else (plain, self.vectors)
         kernels._best_of_bins[(padded // tile["BQ"], n_chunks)](
-            *walked, *arrays, state, maxima, b, self.n, per_program, n_tiles,
-            HALF=self.half, PK=self.width, **tile, **of_rules,
+            lower, self.rounded, *ruled, state, maxima, b, self.n, per_program,
+            n_tiles, HALF=self.half, PK=self.width, **tile, **of_rules,
         )  # fmt: skip
         # The row itself may be the best of a bin.
         kernels._bound_by_bins[(b,)](
-            maxima, state, bound, m + has_own, n_bins,
+            maxima, unit_of, state, bound, m + has_own, n_bins,
             SIZE=triton.next_power_of_2(max(n_bins, m) + 1),
         )  # fmt: skip
-        for again in (False, True):
-            half = self.half and not again
+        first = upper if self.half else full_upper
+        walks = [(self.half, first, self.rounded)] * 2
+        if self.half:
+            walks.append((False, full_upper, self.vectors))
+        for number, (half, rows, candidates) in enumerate(walks):
             tile = _tile(half, self.width)
             n_tiles = self.n_padded // tile["BN"]
             n_groups = padded // tile["BQ"]
             per_program = triton.cdiv(n_tiles, triton.cdiv(_PROGRAMS, n_groups))
-            walked = (rounded, self.rounded) if half else (plain, self.vectors)
             kernels._collect[(n_groups, triton.cdiv(n_tiles, per_program))](
-                *walked, *arrays, bound, state, count, lists, b, self.n, per_program,
-                n_tiles, AGAIN=again, HALF=half, PK=self.width, LIST=length,
-                PORTABLE=device.type == "cpu", **tile, **of_rules,
+                rows, candidates, *ruled, unit_of, bound, state, count, lists, b,
+                self.n, per_program, n_tiles, AGAIN=number > 0, HALF=half,
+                PK=self.width, LIST=length, PORTABLE=device.type == "cpu", **tile,
+                **of_rules,
             )  # fmt: skip
             kernels._rank[(b,)](
                 plain, self.vectors, self.offsets, own, bound, state, count, lists,
-                position, found, m, AGAIN=again, HAS_OWN=has_own, LIST=length, **exact,
+                position, found, m, AGAIN=number > 0, HAS_OWN=has_own, LIST=length,
+                **exact,
             )  # fmt: skip
         kernels._search_all[(b,)](
             plain, self.vectors, self.offsets, own, *ruled, state, position, found,

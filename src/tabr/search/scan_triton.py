@@ -1,20 +1,24 @@
-"""Exact top-m on GPUs without the matrix of scores.
+"""Exact top-m on GPUs without the matrix of scores: the kernels of `scan`.
 
 A *bound* of a row is a score that at least m of its candidates reach. It comes from
 the neighbours the row had before, scored under today's metric; for a row without any,
-from the best of bins of a first pass. One walk over all candidates then *collects*
-whoever may reach the bound, usually a few hundred, and those are *ranked* exactly.
+from the best of bins of a first walk over all candidates. One walk then *collects*
+whoever may reach the bound, usually little more than m, and those are *ranked* exactly.
 
-The walk may use half precision. Each score then comes with a rigorous limit of its
-error, so that nobody is missed: rounding moves <q, v> by at most
+The walk may use half precision. A score then comes with a rigorous limit of its error,
+so that nobody is missed: rounding moves <q, v> by at most
 
     |q / D| |D (v - v')| + |D v| |(q - q') / D|,    for any positive diagonal D.
 
+Both the offset of a candidate and this limit are linear in something of the row times
+something of the candidate: they ride along as further columns of the product, so a
+walk does nothing with a score but compare it.
+
 A row whose list overflows has its bound raised by what was collected and is walked
-again; a row that overflows twice, which takes thousands of near ties, is searched by
-a kernel that needs no list. All of this happens on the device, without waiting for
-it, and those kernels end at once where they have nothing to do. Among equal scores
-the lower position wins, so results do not depend on the order of collection.
+again, the last time in full precision; a row that still overflows, which takes hundreds
+of ties, is searched by a kernel that needs no list. All of this happens on the device,
+and kernels end at once where they have nothing to do. Among equal scores the lower
+position wins, so results do not depend on the order of collection.
 """
 
 from __future__ import annotations
@@ -26,7 +30,9 @@ import triton.language as tl
 from torch import Tensor
 
 _LOWEST = tl.constexpr(-(2**63))
-_LEAST_BOUND = tl.constexpr(-3.4e38)  # above -inf, the score of who may not be taken
+_HALF_ERROR = tl.constexpr(2.0**-11 + 2.0**-18)  # of rounding and of summing up
+_FULL_ERROR = tl.constexpr(2.0**-18)
+_LEAST_BOUND = tl.constexpr(-1e29)  # who must not be taken scores less
 
 # Four scores at a time: compare with the bound, and list those few that reach it. The
 # same in Triton's own words (`PORTABLE`) costs a hundred instructions for each score.
@@ -189,17 +195,43 @@ def _products(
 
 
 @triton.jit
+def _truncate(x):
+    """Clear the bits that a TF32 product does not read."""
+    return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _power_of_two(x):
+    """Return a power of two above x: dividing by it rounds nothing."""
+    exponent = (x.to(tl.int32, bitcast=True) >> 23) + 1
+    return (exponent << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _units(balance, largest, j, PK: tl.constexpr):
+    """Return units of offsets and of errors that keep both within half precision."""
+    d2 = tl.load(balance + j, mask=j < PK, other=0.0)
+    most = tl.load(largest + j, mask=j < PK, other=0.0)
+    reach = tl.sum(tl.sqrt(d2) * most, 0)
+    return (
+        _power_of_two(reach * reach + 1e-30),
+        _power_of_two(tl.sqrt(tl.sum(d2 * most * most, 0)) * 2.0**-10 + 1e-30),
+    )
+
+
+@triton.jit
 def _prepare(
-    vectors, scales, gram, balance, offsets, size, residue, n, n_blocks,
+    vectors, rounded, scales, gram, balance, largest, offsets, n, p, n_blocks,
     HAS_GRAM: tl.constexpr, HALF: tl.constexpr, PK: tl.constexpr, BK: tl.constexpr,
-    BN: tl.constexpr,
+    P2: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Give each candidate its offset -v'Av, |D v| and |D (v - v')|.
+    """Write each candidate's offset -v'Av and the limit of its errors.
 
     With v = h + l, where h has the bits that a TF32 product reads, v'Av is
     (h + 2 l)'A h up to l'Al, which float32 would not see; A takes two products.
     """
     k = tl.arange(0, BK)
+    unit, error_unit = _units(balance, largest, tl.arange(0, P2), PK)
     for block in range(tl.program_id(0), n_blocks, tl.num_programs(0)):
         i = block * BN + tl.arange(0, BN)
         at = i.to(tl.int64)[:, None] * PK
@@ -208,7 +240,7 @@ def _prepare(
         lost = tl.zeros((BN,), tl.float32)
         for start in range(0, PK, BK):
             j = start + k
-            v = tl.load(vectors + at + j[None, :])
+            v = tl.where((j < p)[None, :], tl.load(vectors + at + j[None, :]), 0.0)
             d2 = tl.load(balance + j)[None, :]
             squares += tl.sum(d2 * v * v, 1)
             if HALF:
@@ -218,56 +250,82 @@ def _prepare(
             if HAS_GRAM:
                 product = tl.zeros((BN, BK), tl.float32)
                 for begin in range(0, PK, BK):
-                    u = tl.load(vectors + at + (begin + k)[None, :])
-                    a = tl.load(gram + (begin + k)[:, None] * PK + j[None, :])
+                    c = begin + k
+                    u = tl.load(vectors + at + c[None, :])
+                    u = _truncate(tl.where((c < p)[None, :], u, 0.0))
+                    a = tl.load(gram + c[:, None] * PK + j[None, :])
                     high = _truncate(a)
-                    u = _truncate(u)
                     product = tl.dot(u, high, product, input_precision="tf32")
                     product = tl.dot(u, a - high, product, input_precision="tf32")
                 offset -= tl.sum(product * (2 * v - _truncate(v)), 1)
-        offset = tl.where(i < n, offset, float("-inf"))
-        tl.store(offsets + i, offset)
-        tl.store(size + i, tl.sqrt(squares))
-        tl.store(residue + i, tl.sqrt(lost))
+        size = tl.sqrt(squares)
+        there = i < n
+        tl.store(offsets + i, tl.where(there, offset, -1e30))
+        own = i.to(tl.int64) * PK + p
+        tl.store(vectors + own, tl.where(there, offset, -1e30))
+        tl.store(vectors + own + 1, size)
+        if HALF:
+            part = offset / unit
+            high = tl.where(there, part, -60000.0).to(tl.float16)
+            low = tl.where(there, (part - high.to(tl.float32)) * 2048, 0.0)
+            error = (tl.sqrt(lost) + size * _HALF_ERROR) / error_unit
+            tl.store(rounded + own, high)
+            tl.store(rounded + own + 1, low.to(tl.float16))
+            tl.store(rounded + own + 2, _round_up(error))
 
 
 @triton.jit
-def _truncate(x):
-    """Clear the bits that a TF32 product does not read."""
-    return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+def _round_up(x):
+    """Round to half precision, never down."""
+    return tl.maximum(x * (1.0 + 2.0**-9), 2.0**-14).to(tl.float16)
 
 
 @triton.jit
 def _start(
-    queries, vectors, offsets, scales, balance, last, plain, rounded, stats, bound,
-    count, state, b, m, p, HAS_LAST: tl.constexpr, HALF: tl.constexpr,
-    PK: tl.constexpr, P2: tl.constexpr, BP: tl.constexpr, M2: tl.constexpr,
-    ROUNDING: tl.constexpr,
+    queries, vectors, offsets, scales, balance, largest, last, plain, full_upper,
+    upper, lower, unit_of, bound, count, state, b, m, p, HAS_LAST: tl.constexpr,
+    HALF: tl.constexpr, PK: tl.constexpr, P2: tl.constexpr, BP: tl.constexpr,
+    M2: tl.constexpr,
 ):  # fmt: skip
-    """Round a row's query for the walk, and bound it by its last neighbours."""
+    """Lay out a row's query for the walks, and bound it by its last neighbours."""
     r = tl.program_id(0)
     j = tl.arange(0, P2)
+    inside = j < PK
     q = tl.load(queries + r * p + j, mask=(j < p) & (r < b), other=0.0)
-    d2 = tl.load(balance + j, mask=j < PK, other=1.0)
-    tl.store(plain + r * PK + j, q, mask=j < PK)
-    scale = 1.0
-    lost = 0.0
-    if HALF:
-        s = tl.load(scales + j, mask=j < PK, other=1.0)
-        scaled = q * s
-        largest = tl.max(tl.abs(scaled), 0)
-        # The next power of two: dividing by it rounds nothing.
-        exponent = (largest.to(tl.int32, bitcast=True) >> 23) + 1
-        scale = (exponent << 23).to(tl.float32, bitcast=True)
-        half = (scaled / scale).to(tl.float16)
-        rest = q - half.to(tl.float32) * scale / s
-        lost = tl.sqrt(tl.sum(rest * rest / d2, 0))
-        tl.store(rounded + r * PK + j, half, mask=j < PK)
+    d2 = tl.load(balance + j, mask=j < p, other=1.0)
     norm = tl.sqrt(tl.sum(q * q / d2, 0))
-    tl.store(stats + 4 * r, scale)
-    tl.store(stats + 4 * r + 1, norm * (1.0 + ROUNDING))
-    tl.store(stats + 4 * r + 2, lost + norm * ROUNDING)
-    tl.store(stats + 4 * r + 3, norm * ROUNDING)
+    tl.store(plain + r * PK + j, q, mask=inside)
+    error = norm * _FULL_ERROR
+    with_offset = tl.where(j == p, 1.0, q)
+    row = tl.where(j == p + 1, error, with_offset)
+    tl.store(full_upper + r * PK + j, row, mask=inside)
+    scale = 1.0
+    if HALF:
+        unit, error_unit = _units(balance, largest, j, PK)
+        s = tl.load(scales + j, mask=inside, other=1.0)
+        scaled = q * s
+        scale = _power_of_two(tl.max(tl.abs(scaled), 0))
+        scale = tl.maximum(scale, unit * 2.0**-15)
+        half = (scaled / scale).to(tl.float16)
+        rest = q - half.to(tl.float32) * scale / tl.load(
+            scales + j, mask=inside, other=1.0
+        )
+        lost = tl.sqrt(tl.sum(rest * rest / d2, 0))
+        of_offset = unit / scale
+        error = tl.maximum(norm, lost / _HALF_ERROR) * error_unit / scale
+        half = tl.where(j == p, of_offset.to(tl.float16), half)
+        half = tl.where(j == p + 1, (of_offset / 2048).to(tl.float16), half)
+        error = _round_up(tl.minimum(error, 50000.0))
+        tl.store(upper + r * PK + j, tl.where(j == p + 2, error, half), mask=inside)
+        tl.store(lower + r * PK + j, tl.where(j == p + 2, -error, half), mask=inside)
+        # A row for which half precision has not the range is bounded by nothing.
+        usable = (of_offset >= 2.0**-13) & (error.to(tl.float32) < 50000.0)
+        scale = tl.where(usable, scale, -1.0)
+    else:
+        tl.store(
+            lower + r * PK + j, tl.where(j == p + 1, -error, with_offset), mask=inside
+        )
+    tl.store(unit_of + r, scale)
     tl.store(count + r, 0)
     least = tl.where(r < b, _LEAST_BOUND, float("inf"))
     unbounded = (r < b).to(tl.int32)
@@ -287,29 +345,21 @@ def _start(
 
 @triton.jit
 def _best_of_bins(
-    queries, vectors, stats, offsets, size, residue, codes, low, high, state, maxima,
-    b, n, n_tiles, n_tiles_in_all, HALF: tl.constexpr, PK: tl.constexpr,
-    BK: tl.constexpr, BQ: tl.constexpr, BN: tl.constexpr, N_RULES: tl.constexpr,
-    OUTSIDE: tl.constexpr, ENDS: tl.constexpr,
+    queries, vectors, codes, low, high, state, maxima, b, n, n_tiles, n_tiles_in_all,
+    HALF: tl.constexpr, PK: tl.constexpr, BK: tl.constexpr, BQ: tl.constexpr,
+    BN: tl.constexpr, N_RULES: tl.constexpr, OUTSIDE: tl.constexpr,
+    ENDS: tl.constexpr,
 ):  # fmt: skip
     """Keep the best certain score of each bin; a bin is a column of several tiles."""
     rows = tl.program_id(0) * BQ + tl.arange(0, BQ)
     if tl.max(tl.load(state + rows), 0) == 0:
         return
-    scale = tl.load(stats + 4 * rows)[:, None]
-    norm = tl.load(stats + 4 * rows + 1)[:, None]
-    lost = tl.load(stats + 4 * rows + 2)[:, None]
     q = tl.load(queries + rows[:, None] * PK + tl.arange(0, BK)[None, :])
     best = tl.full((BQ, BN), float("-inf"), tl.float32)
     first = tl.program_id(1) * n_tiles
     for t in range(first, tl.minimum(first + n_tiles, n_tiles_in_all)):
         columns = t * BN + tl.arange(0, BN)
-        value = _products(
-            queries, vectors, q, rows, columns, PK, BK, BQ, BN, HALF
-        ) * scale + tl.load(offsets + columns)[None, :]  # fmt: skip
-        if HALF:
-            value -= norm * tl.load(residue + columns)[None, :]
-        value -= lost * tl.load(size + columns)[None, :]
+        value = _products(queries, vectors, q, rows, columns, PK, BK, BQ, BN, HALF)
         if N_RULES:
             ok = _allowed(rows, columns, codes, low, high, b, n, N_RULES, OUTSIDE, ENDS)
             value = tl.where(ok, value, float("-inf"))
@@ -319,10 +369,11 @@ def _best_of_bins(
 
 
 @triton.jit
-def _bound_by_bins(maxima, state, bound, m, n_bins, SIZE: tl.constexpr):
+def _bound_by_bins(maxima, unit_of, state, bound, m, n_bins, SIZE: tl.constexpr):
     """Bound a row by the m-th best of its bins, found by bisection."""
     r = tl.program_id(0)
-    if tl.load(state + r) == 0:
+    unit = tl.load(unit_of + r)
+    if (tl.load(state + r) == 0) | (unit < 0):
         return
     i = tl.arange(0, SIZE)
     value = tl.load(maxima + r * n_bins + i, mask=i < n_bins, other=float("-inf"))
@@ -334,29 +385,37 @@ def _bound_by_bins(maxima, state, bound, m, n_bins, SIZE: tl.constexpr):
         reached = tl.sum((value >= middle.to(tl.int32)).to(tl.int32), 0) >= m
         least = tl.where(reached, middle, least)
         most = tl.where(reached, most, middle)
-    tl.store(bound + r, tl.maximum(_unordered(least.to(tl.int32)), _LEAST_BOUND))
+    found = _lowered(_unordered(least.to(tl.int32)) * unit)
+    tl.store(bound + r, tl.maximum(found, _LEAST_BOUND))
+
+
+@triton.jit
+def _lowered(bound):
+    """Lower a bound by what float32 sums of its size may be off."""
+    return bound - tl.abs(bound) * 2.0**-19
 
 
 @triton.jit
 def _collect(
-    queries, vectors, stats, offsets, size, residue, codes, low, high, bound, state,
-    count, lists, b, n, n_tiles, n_tiles_in_all, AGAIN: tl.constexpr,
-    HALF: tl.constexpr, PK: tl.constexpr, BK: tl.constexpr, BQ: tl.constexpr,
-    BN: tl.constexpr, LIST: tl.constexpr, N_RULES: tl.constexpr,
-    OUTSIDE: tl.constexpr, ENDS: tl.constexpr, PORTABLE: tl.constexpr,
+    queries, vectors, codes, low, high, unit_of, bound, state, count, lists,
+    b, n, n_tiles, n_tiles_in_all, AGAIN: tl.constexpr, HALF: tl.constexpr,
+    PK: tl.constexpr, BK: tl.constexpr, BQ: tl.constexpr, BN: tl.constexpr,
+    LIST: tl.constexpr, N_RULES: tl.constexpr, OUTSIDE: tl.constexpr,
+    ENDS: tl.constexpr, PORTABLE: tl.constexpr,
 ):  # fmt: skip
     """List the candidates whose score may reach the bound."""
     rows = tl.program_id(0) * BQ + tl.arange(0, BQ)
-    least = tl.load(bound + rows)
+    least = _lowered(tl.load(bound + rows))
+    if HALF:
+        unit = tl.load(unit_of + rows)
+        least = tl.where(unit > 0, tl.maximum(least / unit, _LEAST_BOUND), _LEAST_BOUND)
+    least = tl.where(rows < b, least, float("inf"))
     if AGAIN:
         wanted = tl.load(state + rows)
         if tl.max(wanted, 0) == 0:
             return
         least = tl.where(wanted > 0, least, float("inf"))
     least = least[:, None]
-    scale = tl.load(stats + 4 * rows)[:, None]
-    norm = tl.load(stats + 4 * rows + 1)[:, None]
-    lost = tl.load(stats + 4 * rows + (2 if HALF else 3))[:, None]
     q = tl.load(queries + rows[:, None] * PK + tl.arange(0, BK)[None, :])
     counts = count + rows[:, None]
     starts = lists + rows[:, None] * LIST
@@ -364,10 +423,6 @@ def _collect(
     for t in range(first, tl.minimum(first + n_tiles, n_tiles_in_all)):
         columns = t * BN + tl.arange(0, BN)
         value = _products(queries, vectors, q, rows, columns, PK, BK, BQ, BN, HALF)
-        if HALF:
-            value = value * scale + norm * tl.load(residue + columns)[None, :]
-        value += lost * tl.load(size + columns)[None, :]
-        value += tl.load(offsets + columns)[None, :]
         if N_RULES:
             ok = _allowed(rows, columns, codes, low, high, b, n, N_RULES, OUTSIDE, ENDS)
             value = tl.where(ok, value, float("-inf"))
@@ -415,8 +470,8 @@ def _rank(
     keys = tl.sort(_keys(value, ids, ok), descending=True)
     overflowed = n_listed > LIST
     if overflowed:
-        last = tl.max(tl.where(i == m - 1, keys, _LOWEST), 0)
-        tl.store(bound + r, _unordered((last >> 32).to(tl.int32)))
+        worst = tl.max(tl.where(i == m - 1, keys, _LOWEST), 0)
+        tl.store(bound + r, _unordered((worst >> 32).to(tl.int32)))
         tl.store(count + r, 0)
     else:
         _write(position, found, r, keys, i, m)

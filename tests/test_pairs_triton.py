@@ -33,6 +33,9 @@ def close(a: Tensor, b: Tensor, rtol: float = 1e-5) -> bool:
         (256, 96, 8, 530),
         (77, 97, 33, 530),
         (20, 96, 128, 64),
+        (33, 31, 119, 131),
+        (5, 130, 26, 530),
+        (3, 7, 300, 33),
     ],
 )
 def test_kernels_equal_plain_float64(b: int, m: int, p: int, h: int) -> None:
@@ -67,6 +70,43 @@ def test_forward_and_backward_draw_the_same_masks() -> None:
     assert close((for_weight * weight).sum() + (for_bias * bias).sum(), total)
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_without_gradients_the_sums_are_the_same(dropout: float) -> None:
+    from tabr.pairs_triton import HiddenSum
+
+    arguments = inputs(20, 96, 54, 530)
+    sums = []
+    for enabled in (True, False):
+        with torch.random.fork_rng(devices=["cuda"]), torch.set_grad_enabled(enabled):
+            torch.cuda.manual_seed(0)
+            sums.append(HiddenSum.apply(*arguments, dropout))
+    assert torch.equal(*sums)
+    assert [s.requires_grad for s in sums] == [True, False]
+
+
+@pytest.mark.parametrize("p", [8, 119])
+def test_fixed_points_change_no_other_gradient(p: int) -> None:
+    from tabr.pairs_triton import HiddenSum
+
+    arguments = inputs(20, 96, p, 530)
+    sums = HiddenSum.apply(*arguments, 0.0)
+    expected = torch.autograd.grad(sums.sum(), arguments)[1:]
+    sums = HiddenSum.apply(arguments[0].detach(), *arguments[1:], 0.0)
+    grads = torch.autograd.grad(sums.sum(), arguments[1:])
+    assert all(close(a, e, 1e-6) for a, e in zip(grads, expected, strict=True))
+
+
+def test_no_rows_and_no_neighbours_give_zeros() -> None:
+    from tabr.pairs_triton import HiddenSum
+
+    for b, m in ((0, 96), (4, 0)):
+        arguments = inputs(b, m, 8, 70)
+        sums = HiddenSum.apply(*arguments, 0.4)
+        assert sums.shape == (b, 70)
+        grads = torch.autograd.grad(sums.sum(), arguments)
+        assert not any(t.any() for t in (sums, *grads))
+
+
 def test_dropout_keeps_rate_and_mean_and_changes_from_call_to_call() -> None:
     from tabr.pairs_triton import HiddenSum
 
@@ -79,6 +119,19 @@ def test_dropout_keeps_rate_and_mean_and_changes_from_call_to_call() -> None:
         assert abs((mask == 0).double().mean() - 0.4) < 0.02
         assert abs(mask.double().mean() - 1) < 0.04
     assert not torch.equal(*masks)
+
+
+@pytest.mark.parametrize("rate", [1e-6, 0.1, 0.389, 0.75, 0.99])
+def test_dropout_keeps_any_rate(rate: float) -> None:
+    from tabr.pairs_triton import HiddenSum
+
+    difference = torch.zeros(512, 33, 4, device="cuda")
+    weights = torch.full((512, 33), 1 / 33, device="cuda")
+    weight, bias = torch.zeros(530, 4, device="cuda"), torch.ones(530, device="cuda")
+    means = HiddenSum.apply(difference, weights, weight, bias, rate)
+    spread = (rate / (1 - rate)) ** 0.5  # of one activation, dropped or scaled up
+    assert abs(means.mean() - 1) <= 5 * spread / (512 * 33 * 530) ** 0.5 + 1e-5
+    assert abs(means.std() - spread / 33**0.5) <= 0.02 * spread + 1e-3
 
 
 def test_same_seed_gives_the_same_bits() -> None:

@@ -1,8 +1,17 @@
 """The hidden sum of `pairs` as Triton kernels, for GPUs.
 
-The activations (b, m, h) never reach memory: each program makes a tile of them in
-registers, draws its dropout mask from a counter, and reduces it at once. The backward
-pass makes the tiles again. Products are exact to float32 rounding (three TF32 passes).
+The activations (b, m, h) never reach memory. The forward pass makes them a tile at a
+time, in registers, and keeps one bit of each: whether it lives, that is, whether ReLU
+and dropout both let it through. Bits are all that the backward pass needs of them:
+
+* sums over neighbours, for V and c: bits (h, m) times w_i [d_i, 1];
+* sums over activations, for d and w: bits (m, h) times g_j [V_j, c_j].
+
+A word holds the bits of 32 neighbours of a row for one activation: (b, m / 32, h).
+Products are exact to float32 rounding. Tensor cores take less than 24 bits, so numbers
+are split: both factors in two for the first product, of which three of the four parts
+count; in the others bits are exact and numbers are split in three. Floats are added in
+a fixed order: a seed gives the same bits each time.
 """
 
 from __future__ import annotations
@@ -14,114 +23,233 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_BM = 32  # neighbours of a tile
-_BH = 64  # activations of a tile
-_PROGRAMS = 528  # four for each multiprocessor of a large GPU
-WIDEST = 16  # wider points: torch's products win, as measured at widths 54 and 93
+_WORD = tl.constexpr(32)  # neighbours of a tile: the bits of a word
+_DIGITS = 12  # of a dropout rate, in binary: four for each call of the generator
+_ALIGNED = 128  # tables have a multiple of this many rows of h
+_PROGRAMS = 1056  # eight for each multiprocessor of a large GPU
+_DRAWN = 512  # words that a program draws
+# Triton's pipelines lay points of odd widths out with bank conflicts: the loops load
+# the next tile themselves.
+_SIMPLE = {"num_warps": 4, "num_stages": 1}
+WIDEST = 127  # one tile of columns; wider points were not measured
 
 
-@triton.jit
-def _tile(
-    difference, weight, bias, r, i, j, k, m, h, p, seed, rate, HAS_DROPOUT: tl.constexpr
-):
-    """Make pre-activations (BM, BH), which of them live, and the tile of inputs."""
-    rows = (r * m + i)[:, None]
-    inputs = (i < m)[:, None] & (k < p)[None, :]
-    d = tl.load(difference + rows * p + k[None, :], mask=inputs, other=0.0)
-    parameters = (j < h)[:, None] & (k < p)[None, :]
-    v = tl.load(weight + j[:, None] * p + k[None, :], mask=parameters, other=0.0)
-    b = tl.load(bias + j, mask=j < h, other=0.0)
-    pre = tl.dot(d, tl.trans(v), input_precision="tf32x3") + b[None, :]
-    alive = pre > 0
-    if HAS_DROPOUT:
-        alive = alive & (tl.rand(seed, rows * h + j[None, :]) >= rate)
-    return pre, alive, d, v
-
-
-@triton.jit
-def _forward(
-    difference, weights, weight, bias, seed_ptr, out, m, h, p, rate, scale,
-    HAS_DROPOUT: tl.constexpr, BM: tl.constexpr, BH: tl.constexpr, BP: tl.constexpr,
+@triton.jit(do_not_specialize=["n_drawn", "keep"])
+def _prepare(
+    weight, bias, seed_ptr, table, words, n_drawn, h, p, stride, keep,
+    DIGITS: tl.constexpr, HAS_DROPOUT: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One program sums one row's activations of one block of h."""
-    r = tl.program_id(0)
-    j = tl.program_id(1) * BH + tl.arange(0, BH)
+    """Lay out [V, c] and its halves in zeros, and draw what dropout keeps.
+
+    Bits are one at the rate keep / 2 ** DIGITS: where a random binary fraction is
+    below it. The comparison goes digit by digit, from the last, for 32 bits at once.
+    """
+    number = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if tl.program_id(0) * BLOCK < stride * WIDTH:
+        j, k = number // WIDTH, number % WIDTH
+        v = tl.load(weight + j * p + k, mask=(j < h) & (k < p), other=0.0)
+        c = tl.load(bias + j, mask=(j < h) & (k == p), other=0.0)
+        high, low = _halves(v + c)
+        tl.store(table + number, v + c, mask=j < stride)
+        tl.store(table + stride * WIDTH + number, high, mask=j < stride)
+        tl.store(table + stride * (2 * WIDTH) + number, low, mask=j < stride)
+    if HAS_DROPOUT:
+        seed = tl.load(seed_ptr)
+        zero = tl.zeros_like(number)
+        kept = zero
+        for call in tl.static_range(DIGITS // 4):
+            # Seven rounds suffice for the generator to pass all known tests.
+            drawn = tl.philox(seed, number, zero + call, zero, zero, n_rounds=7)
+            for n in tl.static_range(4):
+                digit = -((keep >> (call * 4 + n)) & 1)  # all ones, or all zeros
+                w = drawn[n].to(tl.int32, bitcast=True)
+                kept = (w & kept) | (digit & (w | kept))
+        tl.store(words + number, kept, mask=number < n_drawn)
+
+
+@triton.jit
+def _points(difference, t, last, k, m, p, n_words: tl.constexpr, BN: tl.constexpr = 1):
+    """Load [d, 1] of the neighbours of tile t, columns k; zeros from tile `last` on."""
+    steps = tl.cdiv(n_words, BN)
+    row = tl.cast(t // steps, tl.int64)
+    i = t % steps * (BN * _WORD) + tl.arange(0, BN * _WORD)
+    inside = ((i < m) & (t < last))[:, None] & (k < p)[None, :]
+    where = difference + row * m * p + i[:, None] * p + k[None, :]
+    d = tl.load(where, mask=inside, other=0.0)
+    return tl.where((k == p)[None, :], 1.0, d)
+
+
+@triton.jit
+def _halves(x):
+    """Split numbers in what TF32 holds exactly and the rest."""
+    high = (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+    return high, x - high
+
+
+@triton.jit
+def _ones(bits):
+    """Turn bits, as integers, into bfloat16: 0x3F80 is one."""
+    return (bits * 0x3F80).to(tl.int16).to(tl.bfloat16, bitcast=True)
+
+
+@triton.jit
+def _thirds(x):
+    """Split numbers in three of eight bits."""
+    high = x.to(tl.bfloat16)
+    rest = x - high.to(tl.float32)
+    middle = rest.to(tl.bfloat16)
+    return high, middle, (rest - middle.to(tl.float32)).to(tl.bfloat16)
+
+
+@triton.jit(do_not_specialize=["b", "n_rows"])
+def _forward(
+    difference, weights, table, words, out,
+    b, m, h, p, stride, n_rows, scale, n_words: tl.constexpr,
+    HAS_DROPOUT: tl.constexpr, SAVES: tl.constexpr,
+    BH: tl.constexpr, BP: tl.constexpr, NP: tl.constexpr,
+):  # fmt: skip
+    """One program makes one block of h for some rows."""
+    j = tl.program_id(0) * BH + tl.arange(0, BH)
+    first = tl.program_id(1) * n_rows
     k = tl.arange(0, BP)
-    seed = tl.load(seed_ptr)
-    total = tl.zeros((BH,), tl.float32)
-    for start in range(0, m, BM):
-        i = start + tl.arange(0, BM)
-        pre, alive, _, _ = _tile(
-            difference, weight, bias, r, i, j, k, m, h, p, seed, rate, HAS_DROPOUT
-        )
-        w = tl.load(weights + r * m + i, mask=i < m, other=0.0)
-        total += tl.sum(tl.where(alive, pre, 0.0) * w[:, None], 0)
-    tl.store(out + r * h + j, total * scale, mask=j < h)
+    bit = tl.arange(0, _WORD)
+    v_where = table + j[:, None] * (NP * BP) + k[None, :]
+    if NP == 1:  # as they come from memory, products read them in shared memory
+        v_high = tl.load(v_where + stride * BP)
+        v_low = tl.load(v_where + stride * (2 * BP))
+    total = tl.zeros((BH, _WORD), tl.float32)
+    last = tl.minimum(first + n_rows, b) * n_words
+    d = _points(difference, first * n_words, last, k, m, p, n_words)
+    for t in range(first * n_words, last):
+        row, n = tl.cast(t // n_words, tl.int64), t % n_words
+        i = n * _WORD + bit
+        where = words + (row * n_words + n) * stride + j
+        if HAS_DROPOUT:
+            kept = tl.load(where)
+        w = tl.load(weights + row * m + i, mask=i < m, other=0.0)
+        pre = tl.zeros((BH, _WORD), tl.float32)
+        for part in tl.static_range(NP):
+            d_high, d_low = _halves(tl.trans(d))
+            if NP > 1:
+                v_high, v_low = _halves(tl.load(v_where + part * BP))
+            # The next tile is under way while this one is worked on.
+            if part + 1 < NP:
+                d = _points(difference, t, last, part * BP + BP + k, m, p, n_words)
+            else:
+                d = _points(difference, t + 1, last, k, m, p, n_words)
+            pre = tl.dot(v_low, d_high, pre, input_precision="tf32")
+            pre = tl.dot(v_high, d_low, pre, input_precision="tf32")
+            pre = tl.dot(v_high, d_high, pre, input_precision="tf32")
+        alive = pre > 0
+        if HAS_DROPOUT:
+            alive = alive & (((kept[:, None] >> bit[None, :]) & 1) != 0)
+        if SAVES:
+            tl.store(where, tl.sum(tl.where(alive, 1 << bit[None, :], 0), 1))
+        total += tl.where(alive, pre, 0.0) * w[None, :]
+        if n == n_words - 1:
+            sums = tl.sum(total, 1) * scale
+            tl.store(out + row * h + j, sums, mask=j < h)
+            total = tl.zeros((BH, _WORD), tl.float32)
+
+
+@triton.jit(do_not_specialize=["b", "n_rows"])
+def _backward_parameters(
+    difference, weights, words, grad, parts,
+    b, m, h, p, stride, n_rows, scale, n_words: tl.constexpr,
+    BH: tl.constexpr, BP: tl.constexpr,
+):  # fmt: skip
+    """One program sums a block of [V, c] over some rows; parts are added up later."""
+    j = tl.program_id(0) * BH + tl.arange(0, BH)
+    part = tl.program_id(1)
+    k = tl.program_id(2) * BP + tl.arange(0, BP)
+    total = tl.zeros((BH, BP), tl.float32)
+    last = tl.minimum((part + 1) * n_rows, b) * n_words
+    d = _points(difference, part * n_rows * n_words, last, k, m, p, n_words)
+    for t in range(part * n_rows * n_words, last):
+        row, n = tl.cast(t // n_words, tl.int64), t % n_words
+        i = n * _WORD + tl.arange(0, _WORD)
+        word = tl.load(words + (row * n_words + n) * stride + j)
+        two = word[:, None] >> (tl.arange(0, 16) * 2)[None, :]
+        # Neighbours two by two: a thread then writes them to shared memory at once.
+        alive = tl.reshape(_ones(tl.join(two & 1, two >> 1 & 1)), (BH, _WORD))
+        g = tl.load(grad + row * h + j, mask=j < h, other=0.0)
+        w = tl.load(weights + row * m + i, mask=i < m, other=0.0)
+        high, middle, low = _thirds(w[:, None] * d)
+        d = _points(difference, t + 1, last, k, m, p, n_words)
+        moments = tl.dot(alive, low)
+        moments = tl.dot(alive, middle, moments)
+        moments = tl.dot(alive, high, moments)
+        total += g[:, None] * moments
+    inside = (j < h)[:, None] & (k <= p)[None, :]
+    where = parts + (part * h + j)[:, None] * (p + 1) + k[None, :]
+    tl.store(where, total * scale, mask=inside)
 
 
 @triton.jit
 def _backward_rows(
-    difference, weights, weight, bias, seed_ptr, grad, grad_weights, grad_difference,
-    m, h, p, rate, scale, HAS_DROPOUT: tl.constexpr, NEEDS_DIFFERENCE: tl.constexpr,
-    BM: tl.constexpr, BH: tl.constexpr, BP: tl.constexpr,
+    difference, weights, table, words, grad, grad_weights, grad_difference,
+    m, h, p, stride, scale,
+    n_words: tl.constexpr, NEEDS_DIFFERENCE: tl.constexpr,
+    BH: tl.constexpr, BN: tl.constexpr, BP: tl.constexpr, NP: tl.constexpr,
 ):  # fmt: skip
     """One program takes some neighbours of one row through all of h."""
     r = tl.program_id(0)
-    i = tl.program_id(1) * BM + tl.arange(0, BM)
-    k = tl.arange(0, BP)
-    seed = tl.load(seed_ptr)
-    for_weights = tl.zeros((BM,), tl.float32)
-    for_difference = tl.zeros((BM, BP), tl.float32)
-    for start in range(0, h, BH):
-        j = start + tl.arange(0, BH)
-        pre, alive, _, v = _tile(
-            difference, weight, bias, r, i, j, k, m, h, p, seed, rate, HAS_DROPOUT
-        )
-        g = tl.load(grad + r * h + j, mask=j < h, other=0.0)
-        for_weights += tl.sum(tl.where(alive, pre, 0.0) * g[None, :], 1)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    i = tl.program_id(1) * (BN * _WORD) + tl.arange(0, BN * _WORD)
+    start = r.to(tl.int64) * m
+    t = r * tl.cdiv(n_words, BN) + tl.program_id(1)
+    for_weights = tl.zeros((BN * _WORD,), tl.float32)
+    w = tl.load(weights + start + i, mask=i < m, other=0.0)
+    words += r.to(tl.int64) * n_words * stride
+    for part in range(NP):
+        k = part * BP + tl.arange(0, BP)
+        pulled = tl.zeros((BN * _WORD, BP), tl.float32)
+        for first in range(0, h, BH):
+            j = first + tl.arange(0, BH)
+            from_word = words + n[None, :] * stride + j[:, None]
+            word = tl.load(from_word, mask=(n < n_words)[None, :], other=0)
+            bits = (word[:, :, None] >> tl.arange(0, _WORD)[None, None, :]) & 1
+            alive = tl.trans(_ones(tl.reshape(bits, (BH, BN * _WORD))))
+            g = tl.load(grad + r.to(tl.int64) * h + j, mask=j < h, other=0.0)
+            v = tl.load(table + j[:, None] * (NP * BP) + k[None, :])
+            high, middle, low = _thirds(g[:, None] * v)
+            pulled = tl.dot(alive, low, pulled)
+            pulled = tl.dot(alive, middle, pulled)
+            pulled = tl.dot(alive, high, pulled)
+        pulled *= scale
+        d = _points(difference, t, t + 1, k, m, p, n_words, BN)
+        for_weights += tl.sum(pulled * d, 1)
         if NEEDS_DIFFERENCE:
-            gate = tl.where(alive, g[None, :], 0.0)
-            for_difference += tl.dot(gate, v, input_precision="tf32x3")
-    tl.store(grad_weights + r * m + i, for_weights * scale, mask=i < m)
-    if NEEDS_DIFFERENCE:
-        w = tl.load(weights + r * m + i, mask=i < m, other=0.0) * scale
-        where = grad_difference + (r * m + i)[:, None] * p + k[None, :]
-        inside = (i < m)[:, None] & (k < p)[None, :]
-        tl.store(where, for_difference * w[:, None], mask=inside)
+            where = grad_difference + start * p + i[:, None] * p + k[None, :]
+            inside = (i < m)[:, None] & (k < p)[None, :]
+            tl.store(where, pulled * w[:, None], mask=inside)
+    tl.store(grad_weights + start + i, for_weights, mask=i < m)
 
 
-@triton.jit
-def _backward_parameters(
-    difference, weights, weight, bias, seed_ptr, grad, part_weight, part_bias,
-    b, m, h, p, n_rows, rate, scale, HAS_DROPOUT: tl.constexpr,
-    BM: tl.constexpr, BH: tl.constexpr, BP: tl.constexpr,
-):  # fmt: skip
-    """One program sums one block of h over some rows; parts are added up later."""
-    j = tl.program_id(0) * BH + tl.arange(0, BH)
-    part = tl.program_id(1)
-    k = tl.arange(0, BP)
-    seed = tl.load(seed_ptr)
-    for_weight = tl.zeros((BH, BP), tl.float32)
-    for_bias = tl.zeros((BH,), tl.float32)
-    for r in range(part * n_rows, tl.minimum((part + 1) * n_rows, b)):
-        g = tl.load(grad + r * h + j, mask=j < h, other=0.0)
-        for start in range(0, m, BM):
-            i = start + tl.arange(0, BM)
-            _, alive, d, _ = _tile(
-                difference, weight, bias, r, i, j, k, m, h, p, seed, rate, HAS_DROPOUT
-            )
-            w = tl.load(weights + r * m + i, mask=i < m, other=0.0)
-            gate = tl.where(alive, w[:, None] * g[None, :], 0.0)
-            for_weight += tl.dot(tl.trans(gate), d, input_precision="tf32x3")
-            for_bias += tl.sum(gate, 0)
-    inside = (j < h)[:, None] & (k < p)[None, :]
-    where = part_weight + (part * h + j)[:, None] * p + k[None, :]
-    tl.store(where, for_weight * scale, mask=inside)
-    tl.store(part_bias + part * h + j, for_bias * scale, mask=j < h)
+def _columns(p: int) -> dict[str, int]:
+    """Return the width of a tile and how many there are: p columns and the bias."""
+    width = max(16, triton.next_power_of_2(p + 1))
+    width = width if width <= 128 else 64
+    return {"BP": width, "NP": triton.cdiv(p + 1, width)}
+
+
+def _shares(b: int, n_blocks: int) -> tuple[int, int]:
+    """Return how many rows each of how many programs takes."""
+    n_rows = max(1, triton.cdiv(b, max(1, _PROGRAMS // n_blocks)))
+    return n_rows, triton.cdiv(b, n_rows)
 
 
 class HiddenSum(torch.autograd.Function):
     """`pairs.hidden_sum` for float32 points; it pays up to the width `WIDEST`."""
+
+    @classmethod
+    def apply(cls, *arguments: Any) -> Any:
+        """Keep nothing for gradients when they are off, which `forward` cannot see."""
+        if not torch.is_grad_enabled():
+            tensors = [a.detach() for a in arguments[:4]]
+            arguments = (*tensors, *arguments[4:])
+        return super().apply(*arguments)
 
     @staticmethod
     def forward(
@@ -133,63 +261,76 @@ class HiddenSum(torch.autograd.Function):
         dropout: float,
     ) -> Tensor:
         """Return the sums (b, h); the shapes are those of `pairs.hidden_sum`."""
-        inputs = [t.contiguous() for t in (difference, weights, weight, bias)]
+        difference, weights, weight, bias = (
+            t.contiguous() for t in (difference, weights, weight, bias)
+        )
         (b, m, p), h = difference.shape, len(weight)
+        columns = _columns(p)
+        n_words = max(1, triton.cdiv(m, 32))
+        stride = triton.cdiv(h, _ALIGNED) * _ALIGNED
+        width = columns["BP"] * columns["NP"]
+        table = difference.new_empty(3, stride, width)
+        keep = max(1, round((1 - dropout) * 2**_DIGITS))
+        saves, has_dropout = any(ctx.needs_input_grad), keep < 2**_DIGITS
+        n_kept = b * n_words * stride if saves or has_dropout else 0
+        words = torch.empty(n_kept, dtype=torch.int32, device=difference.device)
         # Drawn on the device: a captured graph draws a new seed at each replay.
-        seed = torch.zeros(1, dtype=torch.int64, device=difference.device)
-        if dropout:
-            seed.random_(2**31 - 1)
+        seed = torch.empty(1, dtype=torch.int64, device=difference.device)
+        if has_dropout:
+            seed.random_()
+        n_drawn = n_kept if has_dropout else 0
+        _prepare[(triton.cdiv(max(n_drawn, stride * width), _DRAWN),)](
+            weight, bias, seed, table, words, n_drawn, h, p, stride, keep,
+            DIGITS=_DIGITS, HAS_DROPOUT=has_dropout, WIDTH=width, BLOCK=_DRAWN,
+        )  # fmt: skip
         out = difference.new_empty(b, h)
+        scale = 2**_DIGITS / keep
+        n_blocks = triton.cdiv(h, 64)
+        n_rows, n_parts = _shares(b, n_blocks)
         if b:
-            _forward[(b, triton.cdiv(h, _BH))](
-                *inputs,
-                seed,
-                out,
-                m,
-                h,
-                p,
-                dropout,
-                1 / (1 - dropout),
-                **_blocks(dropout, p),
-            )
-        ctx.save_for_backward(*inputs, seed)
-        ctx.dropout = dropout
+            _forward[(n_blocks, n_parts)](
+                difference, weights, table, words, out,
+                b, m, h, p, stride, n_rows, scale, n_words,
+                HAS_DROPOUT=has_dropout, SAVES=saves,
+                BH=64, **_SIMPLE, **columns,
+            )  # fmt: skip
+        ctx.save_for_backward(difference, weights, table, words)
+        ctx.shape, ctx.scale = (h, n_words, stride), scale
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all inputs that need one."""
-        *inputs, seed = ctx.saved_tensors
-        difference, weights, weight = inputs[:3]
-        (b, m, p), h, dropout = difference.shape, len(weight), ctx.dropout
-        scale, blocks = 1 / (1 - dropout), _blocks(dropout, p)
+        difference, weights, table, words = ctx.saved_tensors
+        (b, m, p), (h, n_words, stride) = difference.shape, ctx.shape
+        columns = _columns(p)
         grad = grad.contiguous()
         needs_difference = ctx.needs_input_grad[0]
         grad_weights = torch.empty_like(weights)
         grad_difference = torch.empty_like(difference) if needs_difference else weights
-        _backward_rows[(b, triton.cdiv(m, _BM))](
-            *inputs, seed, grad, grad_weights, grad_difference,
-            m, h, p, dropout, scale, NEEDS_DIFFERENCE=needs_difference, **blocks,
-        )  # fmt: skip
-        n_blocks = triton.cdiv(h, _BH)
-        n_rows = triton.cdiv(b, max(1, min(b, _PROGRAMS // n_blocks)))
-        n_parts = triton.cdiv(b, n_rows)
-        part_weight = weight.new_empty(n_parts, h, p)
-        part_bias = weight.new_empty(n_parts, h)
-        _backward_parameters[(n_blocks, n_parts)](
-            *inputs, seed, grad, part_weight, part_bias,
-            b, m, h, p, n_rows, dropout, scale, **blocks,
-        )  # fmt: skip
+        is_widest = columns["BP"] > 64
+        launch = {"num_warps": 8, "num_stages": 3} if is_widest else _SIMPLE
+        if b:
+            _backward_rows[(b, triton.cdiv(n_words, 4))](
+                difference, weights, table, words, grad, grad_weights, grad_difference,
+                m, h, p, stride, ctx.scale, n_words, NEEDS_DIFFERENCE=needs_difference,
+                BH=64, BN=4, **launch, **columns,
+            )  # fmt: skip
+        width = min(64, columns["BP"])
+        n_blocks, n_widths = triton.cdiv(h, 128), triton.cdiv(p + 1, width)
+        n_rows, n_parts = _shares(b, n_blocks * n_widths)
+        parts = table.new_empty(n_parts, h, p + 1)
+        if b:
+            _backward_parameters[(n_blocks, n_parts, n_widths)](
+                difference, weights, words, grad, parts,
+                b, m, h, p, stride, n_rows, ctx.scale, n_words,
+                BH=128, BP=width, num_warps=8 if width > 32 else 4, num_stages=1,
+            )  # fmt: skip
+        grad_parameters = parts.sum(0)
         return (
             grad_difference if needs_difference else None,
             grad_weights,
-            part_weight.sum(0),
-            part_bias.sum(0),
+            grad_parameters[:, :p],
+            grad_parameters[:, p],
             None,
         )
-
-
-def _blocks(dropout: float, p: int) -> dict[str, Any]:
-    """Return the compile-time constants of all kernels."""
-    width = max(16, triton.next_power_of_2(p))
-    return {"HAS_DROPOUT": dropout > 0, "BM": _BM, "BH": _BH, "BP": width}

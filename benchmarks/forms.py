@@ -17,17 +17,21 @@ from benchmarks.plain import PlainTabRS
 from benchmarks.timing import M, Size
 from tabr.config import NetworkConfig, TrainingConfig
 from tabr.fitting import Contexts, make_loss
+from tabr.graphs import Graphed, Lane
 from tabr.network import TabR
 from tabr.rows import Rows
 from tabr.search import Neighbors
-from tabr.training import GraphedStep, Loss, make_step
+from tabr.training import Loss, make_step
+
+VISITED = 64  # batches that come again and again, so that rows have last neighbours
 
 
 class Table(NamedTuple):
-    """Input vectors x (n, d_in) and labels y (n,)."""
+    """Input vectors x (n, d_in) and labels y (n,), and where steps are captured."""
 
     x: Tensor
     y: Tensor
+    lane: Lane
 
     @property
     def n_bytes(self) -> int:
@@ -37,13 +41,14 @@ class Table(NamedTuple):
 def random_table(size: Size, device: torch.device) -> Table:
     generator = torch.Generator(device).manual_seed(0)
     x = torch.randn(size.n, size.d_in, generator=generator, device=device)
-    return Table(x, torch.randn(size.n, generator=generator, device=device))
+    y = torch.randn(size.n, generator=generator, device=device)
+    return Table(x, y, Lane(device))
 
 
 def batches(size: Size, device: torch.device) -> Iterator[Tensor]:
-    """Yield indices of full batches, epoch after epoch, each row once an epoch."""
+    """Yield indices of full batches, round after round the same ones."""
     order = torch.randperm(size.n, generator=torch.Generator().manual_seed(0))
-    full = order[: size.n // size.b * size.b].to(device)
+    full = order[: min(size.n // size.b, VISITED) * size.b].to(device)
     return itertools.cycle(full.split(size.b))
 
 
@@ -58,7 +63,7 @@ def plain_step(table: Table) -> Loss:
     )
 
     def step(batch: Tensor) -> Tensor:
-        x, y = _others(table, batch)
+        x, y, _ = _others(table, batch)
         optimizer.zero_grad()
         prediction = network(table.x[batch], x, y, M)
         loss = (prediction - table.y[batch]).square().mean()
@@ -89,7 +94,7 @@ def _others(table: Table, batch: Tensor) -> Table:
     """All candidates but the batch."""
     mask = torch.ones(len(table.y), dtype=torch.bool, device=batch.device)
     mask[batch] = False
-    return Table(table.x[mask], table.y[mask])
+    return table._replace(x=table.x[mask], y=table.y[mask])
 
 
 def in_tf32(make: Callable[[Table], Loss]) -> Callable[[Table], Loss]:
@@ -131,36 +136,48 @@ def freeze_by_chance(contexts: Contexts) -> None:
     contexts.frozen = Neighbors(position, torch.ones_like(position, dtype=torch.bool))
 
 
-def step_of(contexts: Contexts) -> Loss:
+def step_of(contexts: Contexts, lane: Lane) -> Graphed:
     """One step, by the code that training runs: on a GPU a captured graph."""
     loss = make_loss(contexts, "regression")
-    return make_step(contexts.network, loss, TrainingConfig())
+    return make_step(contexts.network, loss, TrainingConfig(), lane)
 
 
 def our_step(table: Table) -> Loss:
-    return step_of(our_contexts(table))
+    return step_of(our_contexts(table), table.lane)
 
 
-def our_search(table: Table) -> Loss:
+def our_search(table: Table, remember: bool = True) -> Loss:
     """Contexts alone, without gradients; on a GPU captured as in a step."""
     contexts = our_contexts(table)
+    if not remember:
+        contexts.last = None
 
     @torch.no_grad()
     def search(batch: Tensor) -> Tensor:
         return contexts.of(batch).labels
 
-    return GraphedStep(search) if table.x.is_cuda else search
+    return Graphed(search, table.lane)
+
+
+def our_first_search(table: Table) -> Loss:
+    """The same for rows that have no last neighbours, as in a first epoch."""
+    return our_search(table, remember=False)
 
 
 def our_frozen_step(table: Table) -> Loss:
     """All of a step but the search."""
     contexts = our_contexts(table)
     freeze_by_chance(contexts)
-    return step_of(contexts)
+    return step_of(contexts, table.lane)
 
 
 FORMS: Mapping[str, Mapping[str, Callable[[Table], Loss]]] = {
     "plain": {"step": plain_step, "search": plain_search},
     "plain-tf32": {"step": in_tf32(plain_step), "search": in_tf32(plain_search)},
-    "tabr": {"step": our_step, "search": our_search, "learning": our_frozen_step},
+    "tabr": {
+        "step": our_step,
+        "search": our_search,
+        "first_search": our_first_search,
+        "learning": our_frozen_step,
+    },
 }

@@ -10,6 +10,7 @@ search of all rows took.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -37,16 +38,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = torch.device(options.device)
     results: list[dict[str, Any]] = []
     calls: dict[int, Call] = {}
-    with seeded(0, device):
+    with seeded(0, device), ExitStack() as stack:
         for place, size in enumerate(options.sizes):
             result = {"candidates": size.n, "d_in": size.d_in, "batch": size.b}
-            contexts = our_contexts(random_table(size, device))
+            table = random_table(size, device)
+            stack.enter_context(table.lane)
+            contexts = our_contexts(table)
             if options.searched:
                 ms = timing.milliseconds(contexts.freeze, device)
                 result["freeze_seconds"] = round(ms / 1e3, 3)
             else:
                 freeze_by_chance(contexts)
-            calls[place] = _call(step_of(contexts), batches(size, device))
+            calls[place] = _call(step_of(contexts, table.lane), batches(size, device))
             timing.warm_up(calls[place], device)
             results.append(result)
         for place, ms in timing.medians(calls, device, options.repeat).items():

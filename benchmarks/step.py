@@ -11,15 +11,17 @@ what a form held at most, the table included, while it was built and warmed up a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import torch
 
 from benchmarks import timing
-from benchmarks.forms import FORMS, Table, batches, random_table
+from benchmarks.forms import FORMS, VISITED, Table, batches, random_table
 from benchmarks.timing import Call, Size
-from tabr.training import GraphedStep, Loss, seeded
+from tabr.graphs import Graphed
+from tabr.training import Loss, seeded
 
 SIZES = (
     Size(13_209, 8, 256),
@@ -32,7 +34,8 @@ N_SIZES = {"cpu": 3, "cuda": 5}  # the first of them
 FORMS_OF = {"cpu": ("plain", "tabr"), "cuda": ("plain", "plain-tf32", "tabr")}
 HOW = {
     "plain": "search: keys, distances and top-k; learning: step minus search",
-    "tabr": "search: contexts alone; learning: step with frozen contexts",
+    "tabr": "search: contexts alone, of rows searched before; first search: of others;"
+    " learning: step with frozen contexts",
 }
 OUT_OF_MEMORY = "out of memory"
 
@@ -43,8 +46,9 @@ def measure(
     """Return the size and, for each form, times in milliseconds and peak memory."""
     forms: dict[str, dict[str, Any]] = {}
     calls: dict[tuple[str, str], Call] = {}
-    with seeded(0, device):
+    with seeded(0, device), ExitStack() as stack:
         table = random_table(size, device)
+        stack.enter_context(table.lane)
         for name in names:
             try:
                 calls_of_form, forms[name] = _build(name, table, size)
@@ -78,7 +82,7 @@ def _build(
         def call() -> object:
             return of_batch(next(rows))
 
-        timing.warm_up(call, device)
+        timing.warm_up(call, device, VISITED + 6 if name == "tabr" else 6)
         return of_batch, call
 
     for part, make in FORMS[name].items():
@@ -86,9 +90,7 @@ def _build(
         calls[name, part] = call
         if part == "step" and peak is not None:
             facts["peak_bytes"] = table.n_bytes + peak
-            facts["captured"] = isinstance(of_batch, GraphedStep) and bool(
-                of_batch.graphs
-            )
+            facts["captured"] = isinstance(of_batch, Graphed) and bool(of_batch.graphs)
     return calls, facts
 
 

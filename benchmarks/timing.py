@@ -32,7 +32,6 @@ M = 96  # neighbours of a row
 OUT = Path("results/speed")
 _TURN_MS = 50.0  # a turn repeats what takes less
 _MOST_CALLS = 50  # in a turn
-_WARM_UP = {"cpu": 2, "cuda": 6}  # calls; on a GPU the step is captured meanwhile
 
 
 class Size(NamedTuple):
@@ -97,9 +96,9 @@ def milliseconds(call: Call, device: torch.device, n: int = 1) -> float:
     return 1e3 * (time.perf_counter() - begin) / n
 
 
-def warm_up(call: Call, device: torch.device) -> None:
+def warm_up(call: Call, device: torch.device, n_on_gpu: int = 6) -> None:
     """Call until caches are filled and a step on a GPU is captured."""
-    for _ in range(_WARM_UP[device.type]):
+    for _ in range(n_on_gpu if device.type == "cuda" else 2):
         call()
 
 

@@ -34,6 +34,7 @@ ORDER = [
     "search",
     "filters",
     "retrieval",
+    "graphs",
     "training",
     "fitting",
     "candidates",

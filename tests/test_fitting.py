@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tabr.config import STEPS, EmbeddingConfig, NetworkConfig, TrainingConfig
-from tabr.fitting import Contexts, fit_tabr, row_losses
+from tabr.fitting import Contexts, context_change, fit_tabr, row_losses
 from tabr.network import TabR
 from tabr.retrieval import PointIndex, candidate_points, predict
 from tabr.rows import Rows
@@ -119,7 +119,7 @@ def test_every_variant_learns(name: str, freeze_after: int | None) -> None:
     def score(output: Tensor) -> float:
         return -float((output.squeeze(-1) - target).square().mean())
 
-    network, history = fit_tabr(
+    ((network, history),) = fit_tabr(
         NetworkConfig(width=16, dropout=0.0, context_dropout=0.1, **CONFIGS[name]),
         TrainingConfig(1e-2, batch_size=64, max_epochs=8, freeze_after=freeze_after),
         "regression",
@@ -131,7 +131,7 @@ def test_every_variant_learns(name: str, freeze_after: int | None) -> None:
         16,
         validation,
         score,
-        seed=0,
+        seeds=[0],
     )
     assert history.best_score > -0.3  # the targets' variance is one
     index = PointIndex(network, candidate_points(network, rows))
@@ -160,8 +160,8 @@ def test_weights_of_zero_silence_a_loss() -> None:
             4,
             rows,
             lambda _: 0.0,
-            seed=0,
-        )[0]
+            seeds=[0],
+        )[0][0]
 
     for a, b in zip(fit(labels).parameters(), fit(spoiled).parameters(), strict=True):
         assert torch.equal(a, b)
@@ -182,3 +182,44 @@ def test_row_losses_are_the_textbook_ones(task: str) -> None:
         p = outputs.softmax(1)
         expected = -torch.stack([p[0, 2], p[1, 0]]).log()
     torch.testing.assert_close(loss, expected)
+
+
+def test_context_change_is_the_papers_definition() -> None:
+    generator = torch.Generator().manual_seed(0)
+    old, new = (
+        torch.stack([torch.randperm(12, generator=generator)[:5] for _ in range(40)])
+        for _ in range(2)
+    )
+    a, b = (torch.rand(40, 5, generator=generator).softmax(1) for _ in range(2))
+    b[:3, 2:] = 0  # not found
+    ours = context_change(old, a, new, b)
+    for i in range(40):
+        before = dict(zip(old[i].tolist(), a[i].tolist(), strict=True))
+        now = dict(zip(new[i].tolist(), b[i].tolist(), strict=True))
+        novel = sum(w for k, w in now.items() if k not in before)
+        both = now.keys() & before.keys()
+        grown = sum(now[k] for k in both) - sum(before[k] for k in both)
+        assert ours[i].item() == pytest.approx(novel + max(grown, 0), abs=1e-6)
+    assert context_change(old, a, old, a).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("freeze_after", [None, 2])
+def test_context_change_is_recorded_when_asked_for(freeze_after: int | None) -> None:
+    rows, labels = table(200)
+    training = {"batch_size": 64, "max_epochs": 5, "freeze_after": freeze_after}
+    ((_, history),) = fit_tabr(
+        NetworkConfig(width=16),
+        TrainingConfig(1e-2, **training, record_context=True),
+        "regression",
+        0,
+        rows,
+        labels,
+        None,
+        (),
+        16,
+        rows,
+        lambda _: 0.0,
+        seeds=[0],
+    )
+    assert len(history.context_change) == len(history.score) - 1
+    assert all(0 < change < 1 for change in history.context_change)

@@ -10,8 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from tabr.config import TrainingConfig
+from tabr.graphs import Lane
 from tabr.network import NumberLabel
-from tabr.training import History, TrainingError, decay_groups, fit_network, seeded
+from tabr.training import (
+    History,
+    Job,
+    TrainingError,
+    decay_groups,
+    fit_networks,
+    seeded,
+)
 
 
 def fit(
@@ -33,14 +41,14 @@ def fit(
                 return loss(network, batch)
             return (network(x[batch]).squeeze(-1) - y[batch]).square().mean()
 
-        def negative_error() -> float:
+        def negative_error(output: Tensor) -> float:
             if score is not None:
                 return score(network)
-            return -(network(x).squeeze(-1) - y).square().mean().item()
+            return -(output.squeeze(-1) - y).square().mean().item()
 
-        history = fit_network(
-            network, mse, negative_error, 100, config, generator=order, freeze=freeze
-        )
+        lane = Lane(torch.device("cpu"))
+        job = Job(network, mse, lambda: network(x), negative_error, order, lane, freeze)
+        (history,) = fit_networks([job], 100, config)
     return network, history
 
 
@@ -195,7 +203,7 @@ def test_paper_mode_decays_everything_and_fixed_mode_spares_some() -> None:
 def test_captured_steps_equal_eager_ones_on_a_gpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tabr import training
+    from tabr import graphs
 
     def run() -> list[float]:
         device = torch.device("cuda")
@@ -210,15 +218,17 @@ def test_captured_steps_equal_eager_ones_on_a_gpu(
                 return (network(x[batch]).squeeze(-1) - y[batch]).square().mean()
 
             config = quick(max_epochs=5, batch_size=128)
-            return fit_network(
+            every = torch.arange(1000, device=device)
+            job = Job(
                 network,
                 mse,
-                lambda: -mse(torch.arange(1000, device=device)).item(),
-                1000,
-                config,
-                generator=order,
-            ).score
+                lambda: mse(every)[None],
+                lambda output: -output.item(),
+                order,
+                Lane(device),
+            )
+            return fit_networks([job], 1000, config)[0].score
 
     captured = run()
-    monkeypatch.setattr(training, "_EAGER_STEPS", 10**9)
+    monkeypatch.setattr(graphs, "EAGER_CALLS", 10**9)
     assert captured == pytest.approx(run(), rel=1e-4)

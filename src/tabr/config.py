@@ -178,6 +178,7 @@ class TrainingConfig:
         max_epochs: Stop after this many epochs; None leaves it to `patience`.
         patience: Stop after more than this many epochs without a better score.
         freeze_after: Freeze each row's context after this many epochs; None never.
+        record_context: Record how much contexts change from epoch to epoch.
         time_limit: Seconds after which no new epoch is begun; None sets no limit.
         mode: "paper" decays every parameter, as the published runs did; "fixed"
             spares biases, normalisations and label embeddings.
@@ -189,6 +190,7 @@ class TrainingConfig:
     max_epochs: int | None = None
     patience: int = 16
     freeze_after: int | None = None
+    record_context: bool = False
     time_limit: float | None = None
     mode: Mode = "fixed"
 

@@ -1,4 +1,4 @@
-"""The members of a model: fitted one after the other, asked together.
+"""The members of a model: fitted together, asked together.
 
 Arrays come in and arrays go out: estimators on top of this need no tensors, and
 importing them does not import torch.
@@ -86,29 +86,25 @@ def fit_members(
     if sample.weights is not None:
         mean_one = sample.weights / sample.weights.mean()
         weights = torch.from_numpy(mean_one).to(device, torch.float32)
-    members: list[Member] = []
-    for number, seed in enumerate(seeds):
-        title = f"member {number + 1} of {len(seeds)}" if len(seeds) > 1 else "fit"
-        fitted = fit_tabr(
-            network,
-            training,
-            target.task,
-            target.n_classes,
-            rows,
-            labels,
-            weights,
-            cardinalities,
-            context_size,
-            rows_val,
-            lambda output: score(decode(output, target)),
-            seed=seed,
-            description=title if verbose else None,
-        )
-        members.append(Member(*fitted))
-        if members[-1].history.stopped == "interrupted":
-            message = "training was interrupted: the best epoch so far is kept"
-            warnings.warn(message, stacklevel=3)
-            break
+    fitted = fit_tabr(
+        network,
+        training,
+        target.task,
+        target.n_classes,
+        rows,
+        labels,
+        weights,
+        cardinalities,
+        context_size,
+        rows_val,
+        lambda output: score(decode(output, target)),
+        seeds=seeds,
+        description=("fit" if len(seeds) == 1 else "member") if verbose else None,
+    )
+    members = [Member(*parts) for parts in fitted]
+    if any(member.history.stopped == "interrupted" for member in members):
+        message = "training was interrupted: the best epoch so far is kept"
+        warnings.warn(message, stacklevel=3)
     return members, CandidateSet(sample.ids, sample.frame, sample.y, rows, labels)
 
 
@@ -158,10 +154,15 @@ def neighbor_table(
 
 def history_table(members: list[Member]) -> pd.DataFrame:
     """Return a line for each member and epoch."""
-    columns = ("loss", "score", "seconds")
-    parts = [
-        pd.DataFrame({name: getattr(member.history, name) for name in columns})
-        for member in members
-    ]
+    parts = []
+    for member in members:
+        history = member.history
+        columns = {
+            name: getattr(history, name) for name in ("loss", "score", "seconds")
+        }
+        part = pd.DataFrame(columns)
+        if history.context_change:
+            part["context_change"] = [np.nan, *history.context_change]
+        parts.append(part)
     table = pd.concat(parts, keys=range(len(parts)), names=["member", "epoch"])
     return table.reset_index()

@@ -66,6 +66,7 @@ class _TabR(BaseEstimator):
         max_epochs: int | None = None,
         patience: int = 16,
         freeze_after: int | None = None,
+        record_context: bool = False,
         time_limit: float | None = None,
         retrieval: str | RetrievalConfig = "step-4",
         normalization: Literal["quantile", "standard", "none"] = "quantile",
@@ -91,6 +92,7 @@ class _TabR(BaseEstimator):
         self.max_epochs = max_epochs
         self.patience = patience
         self.freeze_after = freeze_after
+        self.record_context = record_context
         self.time_limit = time_limit
         self.retrieval = retrieval
         self.normalization = normalization
@@ -202,6 +204,7 @@ class _TabR(BaseEstimator):
             max_epochs=self.max_epochs,
             patience=self.patience,
             freeze_after=self.freeze_after,
+            record_context=self.record_context,
             time_limit=self.time_limit,
             mode=self.mode,
         )
@@ -375,6 +378,9 @@ For each row the model retrieves the most similar training rows under a metric t
         patience: Epochs without a better validation score before training stops.
         freeze_after: Epochs after which each row's neighbours stay as they are,
             which makes training on large tables cheaper; None never.
+        record_context: Record in `history_` how much the neighbours of training rows
+            change from epoch to epoch (the paper's Delta-context): 0 not at all, 1
+            altogether. It searches once more after each epoch.
         time_limit: Seconds after which a member's training ends; None sets no limit.
         retrieval: A step of the paper's design ("step-0" to "step-4"), the name of an
             ablation, or a `RetrievalConfig`.

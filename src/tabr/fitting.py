@@ -1,19 +1,20 @@
-"""Fit one TabR: the contexts of training rows, the loss and the validation."""
+"""Fit TabR: the contexts of training rows, the loss and the validation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from tabr.config import NetworkConfig, Task, TrainingConfig
+from tabr.graphs import Lane
 from tabr.network import Context, Metric, TabR
 from tabr.retrieval import PointIndex, candidate_points, no_memory, predict, remembered
 from tabr.rows import Rows
 from tabr.search import Neighbors
-from tabr.training import History, Loss, fit_network, seeded
+from tabr.training import History, Job, Loss, fit_networks, seeded
 
 
 class Contexts:
@@ -49,11 +50,29 @@ class Contexts:
     def freeze(self) -> None:
         """Search once more for all rows; from now on their neighbours stay."""
         index = self.index()
-        batches = torch.arange(len(self.labels), device=self.labels.device).split(4096)
-        found = [self._search(index, batch) for batch in batches]
+        found = [self._search(index, batch) for batch in self._all()]
         self.frozen = Neighbors(
             *(torch.cat(parts) for parts in zip(*found, strict=True))
         )
+
+    @torch.no_grad()
+    def weighted(self) -> tuple[Tensor, Tensor]:
+        """Return all rows' neighbours and their weights, both (n, m)."""
+        index, parts = self.index(), []
+        for batch in self._all():
+            if self.frozen is None:
+                position, found = self._search(index, batch)
+            else:
+                position, found = (part[batch] for part in self.frozen)
+            context = Context(index.points[position], self.labels[position], found)
+            output = self.network(self.rows.take(batch), context, index.metric)
+            parts.append((position, output.weights))
+        positions, weights = zip(*parts, strict=True)
+        return torch.cat(positions), torch.cat(weights)
+
+    def _all(self) -> tuple[Tensor, ...]:
+        every = torch.arange(len(self.labels), device=self.labels.device)
+        return tuple(every.split(4096))
 
     def index(
         self, every: Tensor | None = None, metric: Metric | None = None
@@ -80,6 +99,40 @@ class Contexts:
             return self.network.points(self.rows.take(index))
         distinct, inverse = index.unique(return_inverse=True)
         return self.network.points(self.rows.take(distinct))[inverse]
+
+
+class ContextChange:
+    """Records how much contexts change from epoch to epoch: the paper's Delta-context.
+
+    For a row it is the weight of neighbours that are new, plus the growth, if any, of
+    the total weight of those that stayed.
+    """
+
+    def __init__(self, contexts: Contexts) -> None:
+        """Remember nothing yet."""
+        self.contexts = contexts
+        self.before: tuple[Tensor, Tensor] | None = None
+
+    @torch.no_grad()
+    def __call__(self, history: History) -> None:
+        """Find all contexts anew, and compare them with those of the last call."""
+        now = self.contexts.weighted()
+        if self.before is not None:
+            parts = zip(*(t.split(4096) for t in (*self.before, *now)), strict=True)
+            total = sum(float(context_change(*part).sum()) for part in parts)
+            history.context_change.append(total / len(now[0]))
+        self.before = now
+
+
+def context_change(
+    old: Tensor, old_weights: Tensor, new: Tensor, new_weights: Tensor
+) -> Tensor:
+    """Return Delta-context (b,) from neighbours and their weights, all (b, m)."""
+    # A neighbour that was not found has no weight and matches nobody.
+    same = (new[:, :, None] == old[:, None]) & (old_weights > 0)[:, None]
+    now = (new_weights * same.any(2)).sum(1)
+    then = (old_weights * same.any(1)).sum(1)
+    return new_weights.sum(1) - now + (now - then).clamp_min(0)
 
 
 def row_losses(prediction: Tensor, labels: Tensor, task: Task) -> Tensor:
@@ -120,14 +173,14 @@ def fit_tabr(
     validation: Rows,
     score: Callable[[Tensor], float],
     *,
-    seed: int,
+    seeds: Sequence[int],
     description: str | None = None,
-) -> tuple[TabR, History]:
-    """Build a network and train it.
+) -> list[tuple[TabR, History]]:
+    """Build networks and train them: on a GPU side by side, elsewhere one by one.
 
     Args:
-        config: Shape of the network.
-        training: How it is trained.
+        config: Shape of the networks.
+        training: How they are trained.
         task: Which loss.
         n_classes: Classes, or 0.
         rows: Training rows, who are also the candidates.
@@ -137,29 +190,48 @@ def fit_tabr(
         m: Neighbours of a row.
         validation: Validation rows.
         score: The score of predictions (n_validation, outputs), larger is better.
-        seed: The same seed gives the same network on the same device.
+        seeds: One for each network: the same seed gives the same network on the same
+            device, whoever is trained beside it.
         description: Title of a progress bar; None shows none.
     """
     device = labels.device
-    with seeded(seed, device) as generator:
+
+    def build(seed: int, generator: torch.Generator) -> tuple[TabR, Job]:
         n_num, n_bin = rows.num.shape[1], rows.bin.shape[1]
-        network = TabR(config, n_num, n_bin, cardinalities, task, n_classes).to(device)
-        contexts = Contexts(network, rows, labels, m)
-        last = no_memory(validation.n_rows, min(m, len(labels)), device)
+        lane = Lane(device, seed)
+        with lane:
+            shape = config, n_num, n_bin, cardinalities, task, n_classes
+            network = TabR(*shape).to(device)
+            contexts = Contexts(network, rows, labels, m)
+            last = no_memory(validation.n_rows, min(m, len(labels)), device)
 
-        def validate() -> float:
+        def evaluate() -> Tensor:
             index = contexts.index()
-            output, _ = predict(index, labels, validation, m, last)
-            return score(output.prediction)
+            return predict(index, labels, validation, m, last)[0].prediction
 
-        history = fit_network(
-            network,
-            make_loss(contexts, task, weights),
-            validate,
-            len(labels),
-            training,
-            generator=generator,
-            freeze=contexts.freeze,
-            description=description,
+        loss = make_loss(contexts, task, weights)
+        watch = ContextChange(contexts) if training.record_context else None
+        return network, Job(
+            network, loss, evaluate, score, generator, lane, contexts.freeze, watch
         )
-    return network, history
+
+    if device.type == "cuda":
+        built = []
+        for seed in seeds:
+            with seeded(seed, device) as generator:
+                built.append(build(seed, generator))
+        networks, jobs = zip(*built, strict=True)
+        histories = fit_networks(jobs, len(labels), training, description=description)
+        return list(zip(networks, histories, strict=True))
+    fitted: list[tuple[TabR, History]] = []
+    for number, seed in enumerate(seeds, 1):
+        title = description
+        if description is not None and len(seeds) > 1:
+            title = f"{description} {number} of {len(seeds)}"
+        with seeded(seed, device) as generator:
+            network, one = build(seed, generator)
+            histories = fit_networks([one], len(labels), training, description=title)
+        fitted.append((network, histories[0]))
+        if histories[0].stopped == "interrupted":
+            break
+    return fitted

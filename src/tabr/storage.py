@@ -352,7 +352,10 @@ def _network(
 def _history(values: Mapping[str, Any]) -> History:
     history = History(**values)
     best, curves = history.best_epoch, [history.loss, history.score, history.seconds]
-    fits = all(type(c) is list and all(type(v) is float for v in c) for c in curves)
+    change = history.context_change
+    numbers = [*curves, change]
+    fits = all(type(c) is list and all(type(v) is float for v in c) for c in numbers)
+    fits &= len(change) in (0, len(history.score) - 1)
     fits &= len({*map(len, curves)}) == 1 and history.stopped in get_args(Stop)
     fits &= type(best) is int and -1 <= best < len(history.score)
     _check(fits, "its history is none")

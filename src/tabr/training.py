@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,13 +14,10 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from tabr.config import Mode, TrainingConfig
-
-logger = logging.getLogger(__name__)
+from tabr.graphs import Graphed, Lane
 
 Stop = Literal["patience", "max_epochs", "time_limit", "interrupted"]
 Loss = Callable[[Tensor], Tensor]  # row indices (b,) -> scalar
-
-_EAGER_STEPS = 3  # steps of one batch size before it is captured as a CUDA graph
 
 
 class TrainingError(RuntimeError):
@@ -36,6 +32,7 @@ class History:
         loss: Mean training loss of each epoch.
         score: Validation score of each epoch, larger is better.
         seconds: Time since the start at the end of each epoch.
+        context_change: Mean Delta-context of each epoch but the first, if asked for.
         best_epoch: The epoch (from 0) whose weights were kept.
         stopped: Why training ended.
     """
@@ -43,6 +40,7 @@ class History:
     loss: list[float] = field(default_factory=list)
     score: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    context_change: list[float] = field(default_factory=list)
     best_epoch: int = -1
     stopped: Stop = "patience"
 
@@ -52,97 +50,198 @@ class History:
         return self.score[self.best_epoch]
 
 
-def fit_network(
-    network: nn.Module,
-    loss: Loss,
-    score: Callable[[], float],
+@dataclass
+class Job:
+    """A network to be trained in place.
+
+    Attributes:
+        network: Its parameters are trained; it ends in evaluation mode.
+        loss: The mean loss of the training rows with these indices.
+        evaluate: Predictions for the validation rows, by the network as it is.
+        score: The score of such predictions, larger is better.
+        generator: Draws the order of rows.
+        lane: Where it happens.
+        freeze: Called once, before epoch `freeze_after` of the config.
+        watch: Called after each epoch, before the next; it may add to the history.
+    """
+
+    network: nn.Module
+    loss: Loss
+    evaluate: Callable[[], Tensor]
+    score: Callable[[Tensor], float]
+    generator: torch.Generator
+    lane: Lane
+    freeze: Callable[[], None] | None = None
+    watch: Callable[[History], None] | None = None
+
+
+def fit_networks(
+    jobs: Sequence[Job],
     n_rows: int,
     config: TrainingConfig,
     *,
-    generator: torch.Generator,
-    freeze: Callable[[], None] | None = None,
     description: str | None = None,
-) -> History:
-    """Train a network in place until it stops improving; keep its best epoch.
+) -> list[History]:
+    """Train networks side by side until none improves; keep the best epoch of each.
 
     Args:
-        network: Its parameters are trained; it ends in evaluation mode.
-        loss: The mean loss of the training rows with these indices.
-        score: The validation score of the network as it is, larger is better.
+        jobs: What to train; each stops on its own.
         n_rows: Training rows.
         config: Optimizer, batches and when to stop.
-        generator: Draws the order of rows.
-        freeze: Called once, before epoch `config.freeze_after`.
         description: Title of a progress bar; None shows none.
     """
-    parameters = list(network.parameters())
-    device = parameters[0].device
-    take_step = make_step(network, loss, config)
-    history = History()
-    best: list[Tensor] = []
-    n_steps = math.ceil(n_rows / config.batch_size)
-    bar = tqdm(total=n_steps, desc=description, disable=description is None)
     start = time.perf_counter()
 
     def out_of_time() -> bool:
         limit = config.time_limit
         return limit is not None and time.perf_counter() - start > limit
 
+    n_steps = math.ceil(n_rows / config.batch_size)
+    runs = [_Run(job, n_rows, config, start) for job in jobs]
+    running = runs
+    bar = tqdm(total=n_steps, desc=description, disable=description is None)
     with bar:
         try:
-            while True:
-                epoch = len(history.score)
-                if freeze is not None and epoch == config.freeze_after:
-                    freeze()
-                    if isinstance(take_step, GraphedStep):
-                        take_step.forget()
+            while running:
                 bar.reset(n_steps)
-                network.train()
-                order = torch.randperm(n_rows, generator=generator).to(device)
-                total = torch.zeros((), device=device, dtype=parameters[0].dtype)
-                seen = 0
-                for batch in order.split(config.batch_size):
-                    total += take_step(batch) * len(batch)
-                    seen += len(batch)
+                for run in running:
+                    run.begin_epoch()
+                for number in range(n_steps):
+                    for run in running:
+                        run.step(number)
                     bar.update()
                     if out_of_time():
                         break
-                mean_loss = float(total) / seen
-                if not math.isfinite(mean_loss):
-                    raise TrainingError(
-                        f"the loss of epoch {epoch} is not a finite number: "
-                        "lower learning_rate, or look for extreme values in the table"
-                    )
-                network.eval()
-                value = float(score())
-                history.loss.append(mean_loss)
-                history.score.append(value)
-                history.seconds.append(time.perf_counter() - start)
-                if not best or history.score[-1] > history.best_score:
-                    history.best_epoch = epoch
-                    best = [p.detach().clone() for p in parameters]
-                bar.set_postfix_str(
-                    f"epoch {epoch}, score {history.score[-1]:.5g}, "
-                    f"best {history.best_score:.5g} at {history.best_epoch}"
-                )
-                reason = _reason_to_stop(history, config, out_of_time())
-                if reason is not None:
-                    history.stopped = reason
-                    break
+                for run in running:
+                    run.evaluate()
+                for run in running:
+                    run.end_epoch(out_of_time())
+                bar.set_postfix_str(_progress(runs))
+                running = [run for run in running if not run.finished]
         except KeyboardInterrupt:
-            if not best:
+            if not all(run.history.score for run in runs):
                 raise
-            history.stopped = "interrupted"
-    with torch.no_grad():
-        for parameter, kept in zip(parameters, best, strict=True):
-            parameter.copy_(kept)
+            for run in running:
+                run.history.stopped = "interrupted"
+    for run in runs:
+        run.keep_best()
+    return [run.history for run in runs]
+
+
+def _progress(runs: list[_Run]) -> str:
+    epoch = max(len(run.history.score) for run in runs) - 1
+    if len(runs) == 1:
+        history = runs[0].history
+        return (
+            f"epoch {epoch}, score {history.score[-1]:.5g}, "
+            f"best {history.best_score:.5g} at {history.best_epoch}"
+        )
+    n_left = sum(not run.finished for run in runs)
+    mean = sum(run.history.best_score for run in runs) / len(runs)
+    return f"epoch {epoch}, {n_left} of {len(runs)} improving, best {mean:.5g}"
+
+
+class _Run:
+    """One job on its way."""
+
+    def __init__(
+        self, job: Job, n_rows: int, config: TrainingConfig, start: float
+    ) -> None:
+        self.job, self.n_rows, self.config, self.start = job, n_rows, config, start
+        self.parameters: list[Tensor] = list(job.network.parameters())
+        first = self.parameters[0]
+        self.device = first.device
+        self.history = History()
+        self.finished = False
+        self.best: list[Tensor] = []
+        with job.lane:
+            self.total = first.new_zeros(())
+            self.take_step = make_step(
+                job.network, job.loss, config, job.lane, self.total
+            )
+            self.outputs = Graphed(lambda _: self._outputs(), job.lane)
+            self.nothing = torch.zeros(1, device=self.device)
+
+    @torch.no_grad()
+    def _outputs(self) -> Tensor:
+        return self.job.evaluate()
+
+    def begin_epoch(self) -> None:
+        config, job = self.config, self.job
+        with job.lane:
+            if job.freeze is not None and len(self.history.score) == (
+                config.freeze_after
+            ):
+                job.freeze()
+                self.take_step.forget()
+            job.network.train()
+            self.total.zero_()
+            self.seen = 0
+            order = torch.randperm(self.n_rows, generator=job.generator)
+            self.batches = order.to(self.device).split(config.batch_size)
+
+    def step(self, number: int) -> None:
+        batch = self.batches[number]
+        with self.job.lane:
+            self.take_step(batch)
+        self.seen += len(batch)
+
+    def evaluate(self) -> None:
+        """Ask for predictions; a GPU makes them while others are asked."""
+        self.job.network.eval()
+        with self.job.lane:
+            self.prediction = self.outputs(self.nothing)
+
+    def end_epoch(self, out_of_time: bool) -> None:
+        """Take stock, and decide whether to go on."""
+        history, epoch = self.history, len(self.history.score)
+        with self.job.lane:
+            loss = float(self.total) / self.seen
+            if not math.isfinite(loss):
+                raise TrainingError(
+                    f"the loss of epoch {epoch} is not a finite number: "
+                    "lower learning_rate, or look for extreme values in the table"
+                )
+            score = float(self.job.score(self.prediction))
+            history.loss.append(loss)
+            history.score.append(score)
+            history.seconds.append(time.perf_counter() - self.start)
+            if history.best_epoch < 0 or score > history.best_score:
+                history.best_epoch = epoch
+                self._remember()
+            if self.job.watch is not None:
+                self.job.watch(history)
+        reason = _reason_to_stop(history, self.config, out_of_time)
+        if reason is not None:
+            history.stopped, self.finished = reason, True
+
+    @torch.no_grad()
+    def _remember(self) -> None:
+        if not self.best:
+            self.best = [torch.empty_like(p) for p in self.parameters]
+        torch._foreach_copy_(self.best, self.parameters)
+
+    @torch.no_grad()
+    def keep_best(self) -> None:
+        with self.job.lane:
+            torch._foreach_copy_(self.parameters, self.best)
+        for parameter in self.parameters:
             parameter.grad = None
-    network.eval()
-    return history
+        self.job.network.eval()
+        self.job.lane.wait()
 
 
-def make_step(network: nn.Module, loss: Loss, config: TrainingConfig) -> Loss:
-    """Return a training step: row indices (b,) -> their loss before it, scalar."""
+def make_step(
+    network: nn.Module,
+    loss: Loss,
+    config: TrainingConfig,
+    lane: Lane,
+    total: Tensor | None = None,
+) -> Graphed:
+    """Return one step of training: row indices (b,) -> their loss before it.
+
+    The sum of the rows' losses is added to `total`.
+    """
     device = next(network.parameters()).device
     optimizer = torch.optim.AdamW(
         decay_groups(network, config.mode),
@@ -157,9 +256,12 @@ def make_step(network: nn.Module, loss: Loss, config: TrainingConfig) -> Loss:
         value = loss(index)
         value.backward()
         optimizer.step()
-        return value.detach()
+        value = value.detach()
+        if total is not None:
+            total.add_(value, alpha=len(index))
+        return value
 
-    return GraphedStep(step) if device.type == "cuda" else step
+    return Graphed(step, lane)
 
 
 def _reason_to_stop(
@@ -192,59 +294,6 @@ def decay_groups(network: nn.Module, mode: Mode) -> list[dict[str, Any]]:
             )
             (spared if spare else decayed).append(parameter)
     return [{"params": decayed}, {"params": spared, "weight_decay": 0.0}]
-
-
-class GraphedStep:
-    """A training step as CUDA graphs, one for each batch size.
-
-    Launching a step's many small kernels one by one takes longer than running them.
-    The first steps of a size run eagerly, as capture needs warm caches; a step that
-    cannot be captured stays eager.
-    """
-
-    def __init__(self, step: Loss) -> None:
-        self.step = step
-        self.forget()
-
-    def forget(self) -> None:
-        """Drop the graphs: what a step computes has changed."""
-        self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
-        self.n_eager: dict[int, int] = {}
-        self.stream = torch.cuda.Stream()
-
-    def __call__(self, index: Tensor) -> Tensor:
-        """Take a step with the rows at index (b,)."""
-        size = len(index)
-        if size in self.graphs:
-            graph, static_index, static_loss = self.graphs[size]
-            static_index.copy_(index)
-            graph.replay()
-            return static_loss.clone()
-        self.n_eager[size] = self.n_eager.get(size, 0) + 1
-        if self.n_eager[size] == _EAGER_STEPS and self._capture(index):
-            return self(index)
-        # Warm-up must run on the stream that captures, as autograd remembers streams.
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
-            loss = self.step(index)
-        torch.cuda.current_stream().wait_stream(self.stream)
-        return loss
-
-    def _capture(self, index: Tensor) -> bool:
-        graph = torch.cuda.CUDAGraph()
-        static_index = index.clone()
-        try:
-            torch.cuda.synchronize()
-            with torch.cuda.graph(
-                graph, stream=self.stream, capture_error_mode="thread_local"
-            ):
-                static_loss = self.step(static_index)
-        except RuntimeError as error:
-            torch.cuda.synchronize()
-            logger.info("steps of %d rows stay eager: %s", len(index), error)
-            return False
-        self.graphs[len(index)] = graph, static_index, static_loss
-        return True
 
 
 @contextmanager

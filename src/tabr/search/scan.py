@@ -1,4 +1,4 @@
-"""Candidates laid out for the kernels of `scan_triton`, and one search in them."""
+"""Candidates laid out for the kernels of a walk, and one search in them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,26 @@ import torch.nn.functional as F
 import triton
 from torch import Tensor
 
-from tabr.search import scan_triton as kernels
+from tabr.search import rank_triton, walk_triton
 from tabr.search.exact import Neighbors
-from tabr.search.scan_triton import Rules
+from tabr.search.rank_triton import Rules
 
 _HALF_FROM = 17  # narrower points cost little in full precision
 _EXTRA = 3  # columns for offset and error
 _PADDED = 256  # candidates come in whole tiles
 _PROGRAMS = 1056  # eight for each multiprocessor of a large GPU
 _CHUNKS = 32  # at most, of candidates that are put into bins together
-_PREPARE = {"num_warps": 4, "num_stages": 2}
+
+# Tiles as measured on one H200, for full and for half precision.
+_PREPARE = {"BN": 128, "num_warps": 8, "num_stages": 2}
+_BINS = (
+    {"BQ": 64, "BN": 32, "num_warps": 4, "num_stages": 3},
+    {"BQ": 128, "BN": 64, "num_warps": 4, "num_stages": 3},
+)
+_COLLECT = (
+    {"BQ": 64, "BN": 32, "num_warps": 4, "num_stages": 3},
+    {"BQ": 128, "BN": 128, "num_warps": 8, "num_stages": 2},
+)
 
 
 class Scan:
@@ -32,7 +42,7 @@ class Scan:
         """Round the vectors for the walk; they should lie around zero."""
         self.n, self.p = n, p = vectors.shape
         self.half = p >= _HALF_FROM
-        self.width = _width(p + _EXTRA)
+        self.main, self.width = _widths(p)
         self.n_padded = triton.cdiv(max(n, 1), _PADDED) * _PADDED
         extra = (0, self.width - p, 0, self.n_padded - n)
         self.vectors = F.pad(vectors, extra)
@@ -51,14 +61,21 @@ class Scan:
         extra = self.width - self.p
         self.balance = F.pad(scales.clamp_min(floor), (0, extra))
         self.offsets = self.vectors.new_empty(self.n_padded)
-        block, n_blocks = min(64, self.width), self.n_padded // 64
-        kernels._prepare[(min(n_blocks, _PROGRAMS),)](
+        if gram is not None:
+            gram = F.pad(gram, (0, self.main - self.p, 0, self.main - self.p))
+        n_blocks = self.n_padded // _PREPARE["BN"]
+        walk_triton.prepare[(min(n_blocks, _PROGRAMS),)](
             self.vectors, self.rounded, self.scales,
-            self.vectors if gram is None else F.pad(gram, (0, extra, 0, extra)),
-            self.balance, self.largest, self.offsets, self.n, self.p, n_blocks,
-            HAS_GRAM=gram is not None, HALF=self.half, PK=self.width, BK=block,
-            P2=triton.next_power_of_2(self.width), BN=64, **_PREPARE,
+            self.vectors if gram is None else gram, self.balance, self.largest,
+            self.offsets, self.n, self.p, n_blocks, HAS_GRAM=gram is not None,
+            HALF=self.half, **self._shape(), **_PREPARE,
+            P2=triton.next_power_of_2(self.width),
         )  # fmt: skip
+
+    def _shape(self) -> dict[str, int]:
+        """Return widths as the kernels take them."""
+        block = self.main if self.main <= 128 else 64
+        return {"PK": self.width, "MAIN": self.main, "BK": block}
 
     def top(
         self,
@@ -93,77 +110,87 @@ class Scan:
             2, padded, self.width, device=device, dtype=self.rounded.dtype
         )
         unit_of, bound = torch.empty(2, padded, device=device)
-        state, count = torch.empty(2, padded, dtype=torch.int32, device=device)
+        unbounded, active, count = torch.empty(
+            3, padded, dtype=torch.int32, device=device
+        )
         lists = torch.empty(padded, length, dtype=torch.int32, device=device)
         if rules is None:
             rules, n_rules = Rules(count, count, count, 0, 0), 0
         else:
             n_rules = len(rules.codes)
         ruled = rules.codes, rules.low, rules.high
-        of_rules = {"N_RULES": n_rules, "OUTSIDE": rules.outside, "ENDS": rules.ends}
-        exact: dict[str, Any] = {"PK": self.width, "BP": min(32, self.width)}
+        shape = self._shape()
+        of_walk: dict[str, Any] = {
+            **shape,
+            "N_RULES": n_rules,
+            "OUTSIDE": rules.outside,
+            "ENDS": rules.ends,
+        }
+        exact: dict[str, Any] = {**shape, "BP": min(32, self.main)}
+        del exact["BK"]
+        of_rules = {k: of_walk[k] for k in ("N_RULES", "OUTSIDE", "ENDS")}
         has_own = exclude is not None
         own = count if exclude is None else exclude
 
-        kernels._start[(padded,)](
+        walk_triton.start[(padded,)](
             queries.contiguous(), self.vectors, self.offsets, self.scales,
             self.balance, self.largest, count if last is None else last, plain,
-            full_upper, upper, lower, unit_of, bound, count, state, b, m, self.p,
-            HAS_LAST=last is not None, HALF=self.half,
+            full_upper, upper, lower, unit_of, bound, count, unbounded, active, b, m,
+            self.p, HAS_LAST=last is not None, HALF=self.half,
             P2=triton.next_power_of_2(self.width), M2=m2, **exact,
         )  # fmt: skip
-        tile = _tile(self.half, self.width)
-        n_tiles = self.n_padded // tile["BN"]
-        per_program = triton.cdiv(n_tiles, min(_CHUNKS, n_tiles))
-        n_chunks = triton.cdiv(n_tiles, per_program)
-        n_bins = n_chunks * tile["BN"]
-        maxima = torch.empty(padded, n_bins, device=device)
-        kernels._best_of_bins[(padded // tile["BQ"], n_chunks)](
-            lower, self.rounded, *ruled, state, maxima, b, self.n, per_program,
-            n_tiles, HALF=self.half, PK=self.width, **tile, **of_rules,
-        )  # fmt: skip
-        # The row itself may be the best of a bin.
-        kernels._bound_by_bins[(b,)](
-            maxima, unit_of, state, bound, m + has_own, n_bins,
-            SIZE=triton.next_power_of_2(max(n_bins, m) + 1),
-        )  # fmt: skip
-        first = upper if self.half else full_upper
-        walks = [(self.half, first, self.rounded)] * 2
-        if self.half:
-            walks.append((False, full_upper, self.vectors))
-        for number, (half, rows, candidates) in enumerate(walks):
-            tile = _tile(half, self.width)
+
+        def bound_by_bins(wanted: Tensor) -> None:
+            tile = _BINS[self.half]
+            n_tiles = self.n_padded // tile["BN"]
+            per_program = triton.cdiv(n_tiles, min(_CHUNKS, n_tiles))
+            n_chunks = triton.cdiv(n_tiles, per_program)
+            n_bins = n_chunks * tile["BN"]
+            maxima = torch.empty(padded, n_bins, device=device)
+            walk_triton.best_of_bins[(padded // tile["BQ"], n_chunks)](
+                lower, self.rounded, *ruled, wanted, maxima, b, self.n, per_program,
+                n_tiles, HALF=self.half, **of_walk, **tile,
+            )  # fmt: skip
+            # The row itself may be the best of a bin.
+            walk_triton.bound_by_bins[(b,)](
+                maxima, unit_of, wanted, bound, m + has_own, n_bins,
+                SIZE=triton.next_power_of_2(max(n_bins, m) + 1),
+            )  # fmt: skip
+
+        def collect(half: bool) -> None:
+            tile = _COLLECT[half]
             n_tiles = self.n_padded // tile["BN"]
             n_groups = padded // tile["BQ"]
             per_program = triton.cdiv(n_tiles, triton.cdiv(_PROGRAMS, n_groups))
-            kernels._collect[(n_groups, triton.cdiv(n_tiles, per_program))](
-                rows, candidates, *ruled, unit_of, bound, state, count, lists, b,
-                self.n, per_program, n_tiles, AGAIN=number > 0, HALF=half,
-                PK=self.width, LIST=length, PORTABLE=device.type == "cpu", **tile,
-                **of_rules,
+            walk_triton.collect[(n_groups, triton.cdiv(n_tiles, per_program))](
+                upper if half else full_upper,
+                self.rounded if half else self.vectors, *ruled, unit_of, bound,
+                active, count, lists, b, self.n, per_program, n_tiles, HALF=half,
+                LIST=length, PORTABLE=device.type == "cpu", **of_walk, **tile,
             )  # fmt: skip
-            kernels._rank[(b,)](
-                plain, self.vectors, self.offsets, own, bound, state, count, lists,
-                position, found, m, AGAIN=number > 0, HAS_OWN=has_own, LIST=length,
-                **exact,
+            rank_triton.rank[(b,)](
+                plain, self.vectors, self.offsets, own, bound, active, count, lists,
+                position, found, m, HAS_OWN=has_own, LIST=length, **exact,
             )  # fmt: skip
-        kernels._search_all[(b,)](
-            plain, self.vectors, self.offsets, own, *ruled, state, position, found,
+
+        bound_by_bins(unbounded)
+        collect(self.half)
+        if last is not None:  # who is far from the last neighbours
+            bound_by_bins(active)
+            collect(self.half)
+        if self.half:
+            collect(False)
+        rank_triton.search_all[(b,)](
+            plain, self.vectors, self.offsets, own, *ruled, active, position, found,
             b, self.n, m, HAS_OWN=has_own, M2=m2, **exact, **of_rules,
         )  # fmt: skip
         return Neighbors(position, found)
 
 
-def _width(p: int) -> int:
-    """Return the width that p numbers are padded to."""
+def _widths(p: int) -> tuple[int, int]:
+    """Return the width that p numbers are padded to, without and with the extras."""
     if p > 128:
-        return int(triton.cdiv(p, 64)) * 64
-    return int(max(16, triton.next_power_of_2(p)))
-
-
-def _tile(half: bool, width: int) -> dict[str, int]:
-    """Return the shape of a tile of scores and how it is computed, as measured."""
-    block = min(64 if width > 128 else 128, width)
-    if half:
-        return {"BQ": 128, "BN": 128, "BK": block, "num_warps": 8, "num_stages": 3}
-    return {"BQ": 64, "BN": 64, "BK": min(block, 64), "num_warps": 4, "num_stages": 3}
+        width = triton.cdiv(p + _EXTRA, 64) * 64
+        return width, width
+    main = max(16, triton.next_power_of_2(p))
+    return main, main if p + _EXTRA <= main else main + 16

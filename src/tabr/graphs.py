@@ -1,0 +1,130 @@
+"""CUDA graphs, and lanes in which several networks are trained side by side."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+import torch
+from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+EAGER_CALLS = 3  # calls of one length before it is captured
+
+
+class Lane:
+    """Where a network is trained: on a GPU with a stream and random numbers of its own.
+
+    Work of different lanes overlaps, and none sees the random numbers of another: a
+    network becomes the same alone and beside others. Use it as a context around all
+    that is done to the network; on other devices it does nothing.
+    """
+
+    def __init__(self, device: torch.device, seed: int | None = None) -> None:
+        """Begin after all that was asked of the device so far.
+
+        Without a seed random numbers are the user's.
+        """
+        self.device, self._entered = device, ExitStack()
+        self.stream: torch.cuda.Stream | None = None
+        if device.type != "cuda":
+            return
+        self.stream = torch.cuda.Stream(device)
+        self.stream.wait_stream(torch.cuda.current_stream(device))
+        self.pool = torch.cuda.graph_pool_handle()
+        self._state: torch.Generator | None = None
+        if seed is not None:
+            self._state = self._generator().clone_state()
+            self._state.manual_seed(seed)
+
+    def _generator(self) -> torch.Generator:
+        index = torch.cuda.current_device()
+        if self.device.index is not None:
+            index = self.device.index
+        return torch.cuda.default_generators[index]
+
+    def __enter__(self) -> Self:
+        if self.stream is None:
+            return self
+        self._entered.enter_context(torch.cuda.stream(self.stream))
+        if self._state is not None:
+            generator = self._generator()
+            before = generator.graphsafe_get_state()
+            generator.graphsafe_set_state(self._state)
+            self._entered.callback(generator.graphsafe_set_state, before)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._entered.close()
+
+    def wait(self) -> None:
+        """Let what follows outside the lane begin after all that was asked within."""
+        if self.stream is not None:
+            torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
+
+class Graphed:
+    """A function of one tensor, on a GPU as CUDA graphs, one for each length.
+
+    Launching many small kernels one by one takes longer than running them. The first
+    calls of a length run eagerly, as capture needs warm caches; what cannot be
+    captured stays eager. The result is overwritten by the next call. All calls must
+    be made within the lane.
+    """
+
+    def __init__(self, function: Callable[[Tensor], Tensor], lane: Lane) -> None:
+        """Capture nothing yet."""
+        self.function, self.lane = function, lane
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the graphs: what the function computes has changed."""
+        self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+        self.n_eager: dict[int, int] = {}
+
+    def __call__(self, index: Tensor) -> Tensor:
+        """Call the function, or replay what it did."""
+        if self.lane.stream is None:
+            return self.function(index)
+        size = len(index)
+        if size in self.graphs:
+            graph, static_index, result = self.graphs[size]
+            static_index.copy_(index)
+            graph.replay()
+            return result
+        self.n_eager[size] = self.n_eager.get(size, 0) + 1
+        if self.n_eager[size] == EAGER_CALLS and self._capture(index):
+            return self(index)
+        return self.function(index)
+
+    def _capture(self, index: Tensor) -> bool:
+        graph = torch.cuda.CUDAGraph()
+        static_index = index.clone()
+        collects = gc.isenabled()
+        gc.disable()  # what it would free may not be freed during a capture
+        torch.cuda.synchronize()
+        try:
+            graph.capture_begin(self.lane.pool, capture_error_mode="thread_local")
+            try:
+                result = self.function(static_index)
+            finally:
+                graph.capture_end()
+        except RuntimeError as error:
+            torch.cuda.synchronize()
+            logger.info("calls of length %d stay eager: %s", len(index), error)
+            return False
+        finally:
+            if collects:
+                gc.enable()
+        self.graphs[len(index)] = graph, static_index, result
+        return True

@@ -1,0 +1,160 @@
+"""Kernels that rank listed candidates exactly, and what all kernels share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_LOWEST = tl.constexpr(-(2**63))
+
+
+class Rules(NamedTuple):
+    """Who may take whom, as intervals of whole numbers in conjunctive normal form.
+
+    A row may take a candidate if in every group one interval holds: the candidate's
+    code lies within the row's [low, high], or outside of it.
+
+    Attributes:
+        codes: (c, n) int32, one line for each interval.
+        low: (c, b) int32.
+        high: (c, b) int32.
+        outside: Bit c: interval c holds outside.
+        ends: Bit c: interval c is the last of its group.
+    """
+
+    codes: Tensor
+    low: Tensor
+    high: Tensor
+    outside: int
+    ends: int
+
+
+@triton.jit
+def allowed(
+    rows, columns, codes, low, high, b, n,
+    N_RULES: tl.constexpr, OUTSIDE: tl.constexpr, ENDS: tl.constexpr,
+):  # fmt: skip
+    """Tell which candidates the rows may take: columns[None, :] for rows[:, None]."""
+    ok = (rows < b)[:, None] & (columns < n)[None, :]
+    one = (rows < 0)[:, None]
+    for c in tl.static_range(N_RULES):
+        code = tl.load(codes + c * n + columns, mask=columns < n, other=0)[None, :]
+        least = tl.load(low + c * b + rows, mask=rows < b, other=0)[:, None]
+        most = tl.load(high + c * b + rows, mask=rows < b, other=0)[:, None]
+        inside = (code >= least) & (code <= most)
+        if (OUTSIDE >> c) & 1:
+            inside = ~inside
+        one = one | inside
+        if (ENDS >> c) & 1:
+            ok = ok & one
+            one = (rows < 0)[:, None]
+    return ok
+
+
+@triton.jit
+def ordered(scores):
+    """Map floats to integers of the same order."""
+    bits = scores.to(tl.int32, bitcast=True)
+    return tl.where(bits >= 0, bits, bits ^ 0x7FFFFFFF)
+
+
+@triton.jit
+def unordered(integers):
+    """Map them back."""
+    bits = tl.where(integers >= 0, integers, integers ^ 0x7FFFFFFF)
+    return bits.to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def keys_of(scores, ids, ok):
+    """Pack scores and ids into integers: larger is better, then the lower id."""
+    keys = (ordered(scores).to(tl.int64) << 32) | (0xFFFFFFFF - ids.to(tl.int64))
+    return tl.where(ok, keys, _LOWEST)
+
+
+@triton.jit
+def _write(position, found, r, keys, i, m):
+    """Unpack the best m keys of a row."""
+    there = keys != _LOWEST
+    ids = tl.where(there, 0xFFFFFFFF - (keys & 0xFFFFFFFF), 0)
+    tl.store(position + r * m + i, ids, mask=i < m)
+    tl.store(found + r * m + i, there.to(tl.int8), mask=i < m)
+
+
+@triton.jit
+def exact_scores(
+    query, vectors, offsets, ids, ok,
+    PK: tl.constexpr, MAIN: tl.constexpr, BP: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    """Score candidates (SIZE,) of one row in full precision."""
+    total = tl.zeros((SIZE,), tl.float32)
+    at = ids.to(tl.int64) * PK
+    for start in range(0, MAIN, BP):
+        k = start + tl.arange(0, BP)
+        q = tl.load(query + k)
+        v = tl.load(vectors + at[:, None] + k[None, :], mask=ok[:, None], other=0.0)
+        total += tl.sum(v * q[None, :], 1)
+    return total + tl.load(offsets + ids, mask=ok, other=0.0)
+
+
+@triton.jit
+def rank(
+    queries, vectors, offsets, exclude, bound, active, count, lists, position, found,
+    m, HAS_OWN: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr,
+    BP: tl.constexpr, LIST: tl.constexpr,
+):  # fmt: skip
+    """Take the best m of a row's list; raise the bound of a row that overflowed."""
+    r = tl.program_id(0)
+    if tl.load(active + r) == 0:
+        return
+    n_listed = tl.load(count + r)
+    i = tl.arange(0, LIST)
+    ok = i < n_listed
+    ids = tl.load(lists + r * LIST + i, mask=ok, other=0)
+    if HAS_OWN:
+        ok = ok & (ids != tl.load(exclude + r))
+    value = exact_scores(
+        queries + r * PK, vectors, offsets, ids, ok, PK, MAIN, BP, LIST
+    )
+    keys = tl.sort(keys_of(value, ids, ok), descending=True)
+    overflowed = n_listed > LIST
+    if overflowed:
+        worst = tl.max(tl.where(i == m - 1, keys, _LOWEST), 0)
+        tl.store(bound + r, unordered((worst >> 32).to(tl.int32)))
+        tl.store(count + r, 0)
+    else:
+        _write(position, found, r, keys, i, m)
+    tl.store(active + r, overflowed.to(tl.int32))
+
+
+@triton.jit
+def search_all(
+    queries, vectors, offsets, exclude, codes, low, high, active, position, found,
+    b, n, m, HAS_OWN: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr,
+    BP: tl.constexpr, M2: tl.constexpr, N_RULES: tl.constexpr,
+    OUTSIDE: tl.constexpr, ENDS: tl.constexpr,
+):  # fmt: skip
+    """Search for a row that no list could hold: slow, and without limits."""
+    r = tl.program_id(0)
+    if tl.load(active + r) == 0:
+        return
+    row = r + tl.arange(0, 1)
+    best = tl.full((M2,), _LOWEST, tl.int64)
+    for first in range(0, n, M2):
+        ids = first + tl.arange(0, M2)
+        ok = tl.reshape(
+            allowed(row, ids, codes, low, high, b, n, N_RULES, OUTSIDE, ENDS), (M2,)
+        )
+        if HAS_OWN:
+            ok = ok & (ids != tl.load(exclude + r))
+        value = exact_scores(
+            queries + r * PK, vectors, offsets, ids, ok, PK, MAIN, BP, M2
+        )
+        keys = keys_of(value, ids, ok)
+        if tl.max(keys, 0) > tl.min(best, 0):
+            both = tl.sort(tl.cat(best, keys, can_reorder=True), descending=True)
+            best, _ = tl.split(tl.permute(tl.reshape(both, (2, M2)), (1, 0)))
+    _write(position, found, r, best, tl.arange(0, M2), m)

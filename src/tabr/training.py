@@ -20,6 +20,9 @@ Stop = Literal["patience", "max_epochs", "time_limit", "interrupted"]
 Loss = Callable[[Tensor], Tensor]  # row indices (b,) -> scalar
 
 
+_PIECE = 16_384  # numbers that a GPU's block updates in a few steps
+
+
 class TrainingError(RuntimeError):
     """Training went wrong in a way that other parameters may mend."""
 
@@ -96,27 +99,19 @@ def fit_networks(
         limit = config.time_limit
         return limit is not None and time.perf_counter() - start > limit
 
-    n_steps = math.ceil(n_rows / config.batch_size)
     runs = [_Run(job, n_rows, config, start) for job in jobs]
     running = runs
-    bar = tqdm(total=n_steps, desc=description, disable=description is None)
+    bar = tqdm(desc=description, unit=" steps", disable=description is None)
     with bar:
         try:
+            for run in running:
+                run.ask(bar, out_of_time)
             while running:
-                bar.reset(n_steps)
                 for run in running:
-                    run.begin_epoch()
-                for number in range(n_steps):
-                    for run in running:
-                        run.step(number)
-                    bar.update()
-                    if out_of_time():
-                        break
-                for run in running:
-                    run.evaluate()
-                for run in running:
-                    run.end_epoch(out_of_time())
-                bar.set_postfix_str(_progress(runs))
+                    run.take_stock(out_of_time())
+                    bar.set_postfix_str(_progress(runs))
+                    if not run.finished:
+                        run.ask(bar, out_of_time)
                 running = [run for run in running if not run.finished]
         except KeyboardInterrupt:
             if not all(run.history.score for run in runs):
@@ -129,15 +124,16 @@ def fit_networks(
 
 
 def _progress(runs: list[_Run]) -> str:
-    epoch = max(len(run.history.score) for run in runs) - 1
+    begun = [run.history for run in runs if run.history.score]
+    epoch = max(len(history.score) for history in begun) - 1
     if len(runs) == 1:
-        history = runs[0].history
+        history = begun[0]
         return (
             f"epoch {epoch}, score {history.score[-1]:.5g}, "
             f"best {history.best_score:.5g} at {history.best_epoch}"
         )
     n_left = sum(not run.finished for run in runs)
-    mean = sum(run.history.best_score for run in runs) / len(runs)
+    mean = sum(history.best_score for history in begun) / len(begun)
     return f"epoch {epoch}, {n_left} of {len(runs)} improving, best {mean:.5g}"
 
 
@@ -166,11 +162,15 @@ class _Run:
     def _outputs(self) -> Tensor:
         return self.job.evaluate()
 
-    def begin_epoch(self) -> None:
+    def ask(self, bar: tqdm[Any], out_of_time: Callable[[], bool]) -> None:
+        """Ask for an epoch and its predictions.
+
+        A GPU answers later: meanwhile others are asked, and its lanes stay filled.
+        """
         config, job = self.config, self.job
         with job.lane:
-            if job.freeze is not None and len(self.history.score) == (
-                config.freeze_after
+            if job.freeze is not None and (
+                len(self.history.score) == config.freeze_after
             ):
                 job.freeze()
                 self.take_step.forget()
@@ -178,22 +178,17 @@ class _Run:
             self.total.zero_()
             self.seen = 0
             order = torch.randperm(self.n_rows, generator=job.generator)
-            self.batches = order.to(self.device).split(config.batch_size)
-
-    def step(self, number: int) -> None:
-        batch = self.batches[number]
-        with self.job.lane:
-            self.take_step(batch)
-        self.seen += len(batch)
-
-    def evaluate(self) -> None:
-        """Ask for predictions; a GPU makes them while others are asked."""
-        self.job.network.eval()
-        with self.job.lane:
+            for batch in order.to(self.device).split(config.batch_size):
+                self.take_step(batch)
+                self.seen += len(batch)
+                bar.update()
+                if out_of_time():
+                    break
+            job.network.eval()
             self.prediction = self.outputs(self.nothing)
 
-    def end_epoch(self, out_of_time: bool) -> None:
-        """Take stock, and decide whether to go on."""
+    def take_stock(self, out_of_time: bool) -> None:
+        """Wait for what was asked for, and decide whether to go on."""
         history, epoch = self.history, len(self.history.score)
         with self.job.lane:
             loss = float(self.total) / self.seen
@@ -243,8 +238,16 @@ def make_step(
     The sum of the rows' losses is added to `total`.
     """
     device = next(network.parameters()).device
+    groups = decay_groups(network, config.mode)
+    pieces: list[tuple[Tensor, tuple[Tensor, ...]]] = []
+    if device.type == "cuda":
+        # One block of the fused optimizer takes one tensor: many small ones are faster.
+        for group in groups:
+            cut = [(p, p.detach().view(-1).split(_PIECE)) for p in group["params"]]
+            group["params"] = [piece for _, parts in cut for piece in parts]
+            pieces.extend(cut)
     optimizer = torch.optim.AdamW(
-        decay_groups(network, config.mode),
+        groups,
         lr=config.learning_rate,
         weight_decay=config.weight_decay,
         fused=device.type in ("cpu", "cuda"),
@@ -252,9 +255,14 @@ def make_step(
     )
 
     def step(index: Tensor) -> Tensor:
-        optimizer.zero_grad(set_to_none=True)
+        network.zero_grad(set_to_none=True)
         value = loss(index)
         value.backward()
+        for parameter, parts in pieces:
+            if parameter.grad is not None:
+                of_parts = parameter.grad.reshape(-1).split(_PIECE)
+                for part, grad in zip(parts, of_parts, strict=True):
+                    part.grad = grad
         optimizer.step()
         value = value.detach()
         if total is not None:

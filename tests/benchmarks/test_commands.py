@@ -17,6 +17,7 @@ from benchmarks.timing import Size
 
 ORIGIN = {"command", "hardware", "device", "threads", "versions"}
 TIMES = {"step_ms", "search_ms", "learning_ms"}
+OUR_TIMES = TIMES | {"first_search_ms"}
 SMALL = "200x3x32"
 
 
@@ -36,9 +37,9 @@ def test_step_splits_each_form(tmp_path: Path) -> None:
     assert (first["candidates"], first["d_in"], first["batch"]) == (200, 3, 32)
     assert second["candidates"] == 150
     assert set(first["forms"]) == {"plain", "tabr"}
-    for form in first["forms"].values():
-        assert set(form) == TIMES
-        assert all(form[name] > 0 for name in TIMES)
+    for name, form in first["forms"].items():
+        assert set(form) == (OUR_TIMES if name == "tabr" else TIMES)
+        assert all(ms > 0 for ms in form.values())
 
 
 @pytest.mark.gpu
@@ -48,7 +49,7 @@ def test_step_on_a_gpu_is_captured_and_tells_its_memory() -> None:
     result = step.measure(Size(500, 3, 32), step.FORMS_OF["cuda"], device, 1)
     assert set(result["forms"]) == {"plain", "plain-tf32", "tabr"}
     for form in result["forms"].values():
-        assert set(form) == TIMES | {"peak_bytes", "captured"}
+        assert set(form) >= TIMES | {"peak_bytes", "captured"}
         assert form["peak_bytes"] > 500 * 4 * 4
     assert result["forms"]["tabr"]["captured"]
 
@@ -62,7 +63,7 @@ def test_a_form_out_of_memory_is_recorded_and_the_others_go_on(
     monkeypatch.setitem(step.FORMS, "plain", {"step": fail})
     result = step.measure(Size(200, 3, 32), ("plain", "tabr"), torch.device("cpu"), 1)
     assert result["forms"]["plain"] == {"failed": "out of memory"}
-    assert result["forms"]["tabr"].keys() == TIMES
+    assert result["forms"]["tabr"].keys() == OUR_TIMES
     assert "plain out of memory" in step.line(result)
 
 

@@ -76,10 +76,32 @@ def keys_of(scores, ids, ok):
 
 
 @triton.jit
-def _write(position, found, r, keys, i, m):
-    """Unpack the best m keys of a row."""
-    there = keys != _LOWEST
-    ids = tl.where(there, 0xFFFFFFFF - (keys & 0xFFFFFFFF), 0)
+def _keep_best(keys, n, m, LIST: tl.constexpr, BLOCK: tl.constexpr):
+    """Move the best m of n keys to the front, best first; tell how many there are.
+
+    A key's place is the number of keys above it: no two are equal.
+    """
+    i = tl.arange(0, LIST)
+    mine = tl.load(keys + i, mask=i < n, other=_LOWEST)
+    place = tl.zeros((LIST,), tl.int32)
+    for start in range(0, n, BLOCK):
+        j = start + tl.arange(0, BLOCK)
+        others = tl.load(keys + j, mask=j < n, other=_LOWEST)
+        place += tl.sum((others[None, :] > mine[:, None]).to(tl.int32), 1)
+    tl.debug_barrier()  # all have read before anybody writes, and the reverse
+    there = mine != _LOWEST
+    tl.store(keys + place, mine, mask=there & (place < m))
+    tl.debug_barrier()
+    return tl.minimum(tl.sum(there.to(tl.int32), 0), m)
+
+
+@triton.jit
+def _write(position, found, r, keys, n, m, M2: tl.constexpr):
+    """Unpack the first n of m keys of a row."""
+    i = tl.arange(0, M2)
+    there = i < n
+    key = tl.load(keys + i, mask=there, other=_LOWEST)
+    ids = tl.where(there, 0xFFFFFFFF - (key & 0xFFFFFFFF), 0)
     tl.store(position + r * m + i, ids, mask=i < m)
     tl.store(found + r * m + i, there.to(tl.int8), mask=i < m)
 
@@ -100,11 +122,11 @@ def exact_scores(
     return total + tl.load(offsets + ids, mask=ok, other=0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "m"])
 def rank(
-    queries, vectors, offsets, exclude, bound, active, count, lists, position, found,
-    m, HAS_OWN: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr,
-    BP: tl.constexpr, LIST: tl.constexpr,
+    queries, vectors, offsets, exclude, bound, active, count, lists, keys, position,
+    found, n, m, HAS_OWN: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr,
+    BP: tl.constexpr, M2: tl.constexpr, LIST: tl.constexpr,
 ):  # fmt: skip
     """Take the best m of a row's list; raise the bound of a row that overflowed."""
     r = tl.program_id(0)
@@ -114,27 +136,30 @@ def rank(
     i = tl.arange(0, LIST)
     ok = i < n_listed
     ids = tl.load(lists + r * LIST + i, mask=ok, other=0)
+    ok = ok & (ids < n)  # what fills the last tile up is nobody
     if HAS_OWN:
         ok = ok & (ids != tl.load(exclude + r))
-    value = exact_scores(
-        queries + r * PK, vectors, offsets, ids, ok, PK, MAIN, BP, LIST
-    )
-    keys = tl.sort(keys_of(value, ids, ok), descending=True)
+    query = queries + r * PK
+    value = exact_scores(query, vectors, offsets, ids, ok, PK, MAIN, BP, LIST)
+    own = keys + r * LIST
+    tl.store(own + i, keys_of(value, ids, ok))
+    tl.debug_barrier()
+    n_best = _keep_best(own, tl.minimum(n_listed, LIST), m, LIST, 64)
     overflowed = n_listed > LIST
     if overflowed:
-        worst = tl.max(tl.where(i == m - 1, keys, _LOWEST), 0)
+        worst = tl.load(own + m - 1)
         tl.store(bound + r, unordered((worst >> 32).to(tl.int32)))
         tl.store(count + r, 0)
     else:
-        _write(position, found, r, keys, i, m)
+        _write(position, found, r, own, n_best, m, M2)
     tl.store(active + r, overflowed.to(tl.int32))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["b", "n", "m"])
 def search_all(
-    queries, vectors, offsets, exclude, codes, low, high, active, position, found,
-    b, n, m, HAS_OWN: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr,
-    BP: tl.constexpr, M2: tl.constexpr, N_RULES: tl.constexpr,
+    queries, vectors, offsets, exclude, codes, low, high, active, keys, position,
+    found, b, n, m, HAS_OWN: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr,
+    BP: tl.constexpr, M2: tl.constexpr, LIST: tl.constexpr, N_RULES: tl.constexpr,
     OUTSIDE: tl.constexpr, ENDS: tl.constexpr,
 ):  # fmt: skip
     """Search for a row that no list could hold: slow, and without limits."""
@@ -142,7 +167,9 @@ def search_all(
     if tl.load(active + r) == 0:
         return
     row = r + tl.arange(0, 1)
-    best = tl.full((M2,), _LOWEST, tl.int64)
+    own = keys + r * LIST
+    n_kept = 0
+    worst = _LOWEST.to(tl.int64)  # whom a new one must beat
     for first in range(0, n, M2):
         ids = first + tl.arange(0, M2)
         ok = tl.reshape(
@@ -150,11 +177,17 @@ def search_all(
         )
         if HAS_OWN:
             ok = ok & (ids != tl.load(exclude + r))
-        value = exact_scores(
-            queries + r * PK, vectors, offsets, ids, ok, PK, MAIN, BP, M2
-        )
-        keys = keys_of(value, ids, ok)
-        if tl.max(keys, 0) > tl.min(best, 0):
-            both = tl.sort(tl.cat(best, keys, can_reorder=True), descending=True)
-            best, _ = tl.split(tl.permute(tl.reshape(both, (2, M2)), (1, 0)))
-    _write(position, found, r, best, tl.arange(0, M2), m)
+        query = queries + r * PK
+        value = exact_scores(query, vectors, offsets, ids, ok, PK, MAIN, BP, M2)
+        new = keys_of(value, ids, ok)
+        better = (new > worst).to(tl.int32)
+        n_new = tl.sum(better, 0)
+        if n_new > 0:
+            tl.store(own + n_kept + tl.cumsum(better, 0) - 1, new, mask=better > 0)
+            tl.debug_barrier()
+            n_kept += n_new
+            if n_kept > LIST - M2:
+                n_kept = _keep_best(own, n_kept, m, LIST, 64)
+                worst = tl.load(own + m - 1)
+    n_kept = _keep_best(own, n_kept, m, LIST, 64)
+    _write(position, found, r, own, n_kept, m, M2)

@@ -20,7 +20,7 @@ _PROGRAMS = 1056  # eight for each multiprocessor of a large GPU
 _CHUNKS = 32  # at most, of candidates that are put into bins together
 
 # Tiles as measured on one H200, for full and for half precision.
-_PREPARE = {"BN": 128, "num_warps": 8, "num_stages": 2}
+_PREPARE = {"BN": 64, "num_warps": 4, "num_stages": 1}
 _BINS = (
     {"BQ": 64, "BN": 32, "num_warps": 4, "num_stages": 3},
     {"BQ": 128, "BN": 64, "num_warps": 4, "num_stages": 3},
@@ -114,6 +114,7 @@ class Scan:
             3, padded, dtype=torch.int32, device=device
         )
         lists = torch.empty(padded, length, dtype=torch.int32, device=device)
+        keys = torch.empty(padded, length, dtype=torch.int64, device=device)
         if rules is None:
             rules, n_rules = Rules(count, count, count, 0, 0), 0
         else:
@@ -170,7 +171,8 @@ class Scan:
             )  # fmt: skip
             rank_triton.rank[(b,)](
                 plain, self.vectors, self.offsets, own, bound, active, count, lists,
-                position, found, m, HAS_OWN=has_own, LIST=length, **exact,
+                keys, position, found, self.n, m, HAS_OWN=has_own, LIST=length, M2=m2,
+                **exact,
             )  # fmt: skip
 
         bound_by_bins(unbounded)
@@ -181,8 +183,9 @@ class Scan:
         if self.half:
             collect(False)
         rank_triton.search_all[(b,)](
-            plain, self.vectors, self.offsets, own, *ruled, active, position, found,
-            b, self.n, m, HAS_OWN=has_own, M2=m2, **exact, **of_rules,
+            plain, self.vectors, self.offsets, own, *ruled, active, keys, position,
+            found, b, self.n, m, HAS_OWN=has_own, LIST=length, M2=m2, **exact,
+            **of_rules,
         )  # fmt: skip
         return Neighbors(position, found)
 

@@ -150,7 +150,7 @@ def _units(balance, largest, j, PK: tl.constexpr):
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "p", "n_blocks"])
 def prepare(
     vectors, rounded, scales, gram, balance, largest, offsets, n, p, n_blocks,
     HAS_GRAM: tl.constexpr, HALF: tl.constexpr, PK: tl.constexpr,
@@ -214,7 +214,7 @@ def prepare(
             tl.store(rounded + own + 2, _round_up(error))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["b", "m", "p"])
 def start(
     queries, vectors, offsets, scales, balance, largest, last, plain, full_upper,
     upper, lower, unit_of, bound, count, unbounded, active, b, m, p,
@@ -279,7 +279,7 @@ def start(
     tl.store(active + r, there)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["b", "n", "n_tiles", "n_tiles_in_all"])
 def best_of_bins(
     queries, vectors, codes, low, high, wanted, maxima, b, n, n_tiles, n_tiles_in_all,
     HALF: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr, BK: tl.constexpr,
@@ -306,7 +306,7 @@ def best_of_bins(
     tl.store(maxima + rows[:, None] * tl.num_programs(1) * BN + bins[None, :], best)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["m", "n_bins"])
 def bound_by_bins(maxima, unit_of, wanted, bound, m, n_bins, SIZE: tl.constexpr):
     """Bound a row by the m-th best of its bins, found by bisection."""
     r = tl.program_id(0)
@@ -333,7 +333,7 @@ def _lowered(bound):
     return bound - tl.abs(bound) * 2.0**-19
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["b", "n", "n_tiles", "n_tiles_in_all"])
 def collect(
     queries, vectors, codes, low, high, unit_of, bound, active, count, lists,
     b, n, n_tiles, n_tiles_in_all, HALF: tl.constexpr, PK: tl.constexpr,

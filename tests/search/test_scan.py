@@ -1,0 +1,205 @@
+"""The kernels of a scan against a float64 brute force, up to ties.
+
+They need a GPU, or Triton's interpreter: TRITON_INTERPRET=1.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not (torch.cuda.is_available() or INTERPRETED)
+        or importlib.util.find_spec("triton") is None,
+        reason="needs a CUDA device and Triton",
+    ),
+]
+
+# An interpreter is slow: it sees the same cases, smaller.
+B, N = (6, 900) if INTERPRETED else (150, 20_000)
+WIDTHS = [1, 8, 16, 29, 40, 64, 98, 128, 150, 265]
+
+
+def problem(p: int, n: int = N, b: int = B, seed: int = 0) -> tuple[Tensor, ...]:
+    """Points around zero, a metric of uneven scales, and rows that are among them."""
+    generator = torch.Generator().manual_seed(seed)
+    points = torch.randn(n, p, generator=generator)
+    key = torch.randn(max(p, 20), p, generator=generator) / p**0.5
+    key = key * torch.logspace(-1, 1, p)
+    own = torch.randperm(n, generator=generator)[:b]
+    return points.to(DEVICE), (key.T @ key).to(DEVICE), own.to(DEVICE)
+
+
+def scan_of(points: Tensor, gram: Tensor):
+    from tabr.search.scan import Scan
+
+    scan = Scan(points)
+    scan.follow(gram, gram.diagonal())
+    return scan
+
+
+def scores_of(points: Tensor, gram: Tensor, rows: Tensor) -> Tensor:
+    v, a = points.double(), gram.double()
+    return 2 * rows.double() @ a @ v.T - ((v @ a) * v).sum(-1)
+
+
+def check(
+    found: tuple[Tensor, Tensor], scores: Tensor, m: int, allowed: Tensor | None = None
+) -> None:
+    """Whoever was found scores as the best allowed do, to float32 rounding."""
+    position, there = found[0], found[1].bool()
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, -torch.inf)
+    best = scores.topk(min(m, scores.shape[1])).values
+    assert torch.equal(there, best > -torch.inf)
+    mine = scores.gather(1, position)
+    close = (mine - best).abs() <= 1e-5 * scores.abs().nan_to_num(posinf=0).amax()
+    assert (close | ~there).all()
+    for ids, ok in zip(position, there, strict=True):
+        assert len(set(ids[ok].tolist())) == int(ok.sum())
+
+
+def not_itself(own: Tensor, n: int) -> Tensor:
+    return torch.arange(n, device=DEVICE) != own[:, None]
+
+
+@pytest.mark.parametrize("p", WIDTHS)
+@pytest.mark.parametrize("has_last", [False, True])
+def test_finds_the_same_as_brute_force(p: int, has_last: bool) -> None:
+    points, gram, own = problem(p)
+    m, scan, last = 32, scan_of(points, gram), None
+    if has_last:  # the neighbours under another metric; one row has none
+        other = gram + 0.1 * gram.diagonal().diag()
+        last = scores_of(points, other, points[own]).masked_fill(
+            ~not_itself(own, N), -torch.inf
+        )
+        last = last.topk(m).indices.int()
+        last[0] = -1
+    found = scan.top(2 * points[own] @ gram, m, exclude=own, last=last)
+    scores = scores_of(points, gram, points[own])
+    check(found, scores, m, not_itself(own, N))
+
+
+@pytest.mark.parametrize("p", [8, 40])
+@pytest.mark.parametrize("n", [1, 20, 300])
+def test_fewer_candidates_than_asked_for_are_all_found(p: int, n: int) -> None:
+    points, gram, own = problem(p, n=n, b=min(n, B))
+    found = scan_of(points, gram).top(2 * points[own] @ gram, 50, exclude=own)
+    scores = scores_of(points, gram, points[own])
+    check(found, scores, 50, not_itself(own, n))
+
+
+@pytest.mark.parametrize("p", [8, 40])
+def test_without_a_gram_products_are_ranked(p: int) -> None:
+    from tabr.search.scan import Scan
+
+    points, _, own = problem(p)
+    scan = Scan(points)
+    scan.follow(None, torch.ones(p, device=DEVICE))
+    found = scan.top(points[own], 20)
+    check(found, points[own].double() @ points.double().T, 20)
+
+
+def interval(value: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    return (value >= low[:, None]) & (value <= high[:, None])
+
+
+RULES: list[tuple[int, int, Callable[[Tensor, Tensor], Tensor]]] = [
+    (0b00, 0b11, lambda a, b: a & b),
+    (0b10, 0b11, lambda a, b: a & ~b),
+    (0b00, 0b10, lambda a, b: a | b),
+    (0b11, 0b10, lambda a, b: ~a | ~b),
+]
+
+
+@pytest.mark.parametrize("p", [8, 40])
+@pytest.mark.parametrize(("outside", "ends", "rule"), RULES)
+def test_rules_are_applied_before_the_selection(
+    p: int, outside: int, ends: int, rule: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    from tabr.search.rank_triton import Rules
+
+    points, gram, own = problem(p)
+    generator = torch.Generator().manual_seed(1)
+    codes = torch.randint(0, 40, (2, N), generator=generator).int().to(DEVICE)
+    low = torch.randint(0, 30, (2, B), generator=generator).int().to(DEVICE)
+    high = low + 6
+    high[:, 0] = low[:, 0] - 1  # an empty interval
+    found = scan_of(points, gram).top(
+        2 * points[own] @ gram,
+        32,
+        exclude=own,
+        rules=Rules(codes, low, high, outside, ends),
+    )
+    a, b = (interval(codes[i], low[i], high[i]) for i in range(2))
+    allowed = rule(a, b) & not_itself(own, N)
+    check(found, scores_of(points, gram, points[own]), 32, allowed)
+
+
+@pytest.mark.parametrize("p", [2, 20])
+def test_ties_that_no_list_can_hold_are_broken_by_position(p: int) -> None:
+    """Few distinct points: thousands of candidates tie at every bound."""
+    points, gram, own = problem(p)
+    points = points[:8].repeat(N // 8 + 1, 1)[:N].contiguous()
+    found = scan_of(points, gram).top(2 * points[own] @ gram, 32, exclude=own)
+    scores = scores_of(points, gram, points[own])
+    check(found, scores, 32, not_itself(own, N))
+    twins = [[j for j in range(i % 8, N, 8) if j != i][:32] for i in own.tolist()]
+    assert found.position.tolist() == twins
+
+
+@pytest.mark.parametrize("p", [8, 40])
+def test_far_outliers_do_not_blur_the_rest(p: int) -> None:
+    points, gram, own = problem(p)
+    points[::97] *= 1000
+    found = scan_of(points, gram).top(2 * points[own] @ gram, 32, exclude=own)
+    usual = own % 97 != 0
+    scores = scores_of(points, gram, points[own])
+    best = scores.masked_fill(~not_itself(own, N), -torch.inf).topk(32).values
+    mine = scores.gather(1, found.position)
+    # Sums of float32 are as exact as the squares of the row itself, no more.
+    size = scores.gather(1, own[:, None]).abs()
+    assert ((mine - best).abs() <= 1e-5 * size + 1e-5)[usual].all()
+
+
+@pytest.mark.parametrize("p", [8, 40])
+def test_result_depends_neither_on_the_batch_nor_on_last_neighbours(p: int) -> None:
+    points, gram, own = problem(p)
+    scan, queries = scan_of(points, gram), 2 * points[own] @ gram
+    whole = scan.top(queries, 32, exclude=own).position
+    assert torch.equal(scan.top(queries, 32, exclude=own).position, whole)
+    part = scan.top(queries[3:5], 32, exclude=own[3:5], last=whole[3:5].int())
+    assert torch.equal(part.position, whole[3:5])
+
+
+@pytest.mark.parametrize("p", [8, 40])
+def test_offset_is_the_squared_length(p: int) -> None:
+    points, gram, _ = problem(p)
+    v, a = points.double(), gram.double()
+    offsets = scan_of(points, gram).offsets[:N].double()
+    exact = -((v @ a) * v).sum(-1)
+    assert ((offsets - exact).abs() <= 2e-6 * exact.abs() + 1e-9).all()
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter captures no graphs")
+def test_a_search_can_be_captured() -> None:
+    points, gram, own = problem(40)
+    scan, queries = scan_of(points, gram), 2 * points[own] @ gram
+    eager = scan.top(queries, 32, exclude=own).position
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
+        scan.follow(gram, gram.diagonal())
+        captured = scan.top(queries, 32, exclude=own).position
+    graph.replay()
+    assert torch.equal(eager, captured)

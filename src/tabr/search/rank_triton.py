@@ -169,7 +169,7 @@ def search_all(
     row = r + tl.arange(0, 1)
     own = keys + r * LIST
     n_kept = 0
-    worst = _LOWEST.to(tl.int64)  # whom a new one must beat
+    worst = tl.min(tl.full((16,), _LOWEST, tl.int64), 0)  # whom a new one must beat
     for first in range(0, n, M2):
         ids = first + tl.arange(0, M2)
         ok = tl.reshape(

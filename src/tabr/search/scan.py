@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -29,6 +30,10 @@ _COLLECT = (
     {"BQ": 64, "BN": 32, "num_warps": 4, "num_stages": 3},
     {"BQ": 128, "BN": 128, "num_warps": 8, "num_stages": 2},
 )
+
+
+# The interpreter knows no assembler.
+PORTABLE = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 class Scan:
@@ -167,7 +172,7 @@ class Scan:
                 upper if half else full_upper,
                 self.rounded if half else self.vectors, *ruled, unit_of, bound,
                 active, count, lists, b, self.n, per_program, n_tiles, HALF=half,
-                LIST=length, PORTABLE=device.type == "cpu", **of_walk, **tile,
+                LIST=length, PORTABLE=PORTABLE, **of_walk, **tile,
             )  # fmt: skip
             rank_triton.rank[(b,)](
                 plain, self.vectors, self.offsets, own, bound, active, count, lists,

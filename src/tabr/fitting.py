@@ -27,6 +27,7 @@ class Contexts:
         if network.points_are_inputs:
             self.fixed = PointIndex(network, candidate_points(network, rows))
         self.frozen: Neighbors | None = None
+        self.everybody = len(labels) > m  # has m neighbours
         self.last = no_memory(len(labels), min(m, len(labels)), labels.device)
 
     def of(self, batch: Tensor, metric: Metric | None = None) -> Context:
@@ -44,8 +45,9 @@ class Contexts:
             index, found = self.frozen.position[batch], self.frozen.found[batch]
         else:
             index, found = self._search(self.index(every, metric), batch)
+        known = None if self.everybody else found
         points = self._encode(index) if every is None else every[index]
-        return Context(points, self.labels[index], found)
+        return Context(points, self.labels[index], known)
 
     def freeze(self) -> None:
         """Search once more for all rows; from now on their neighbours stay."""
@@ -90,7 +92,7 @@ class Contexts:
         if self.last is None:
             return index.neighbors(points, self.m, exclude=batch)
         found = index.neighbors(points, self.m, batch, last=self.last[batch])
-        self.last[batch] = remembered(found)
+        self.last[batch] = found.position.int() if self.everybody else remembered(found)
         return found
 
     def _encode(self, index: Tensor) -> Tensor:

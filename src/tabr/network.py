@@ -32,11 +32,14 @@ _WIDEST_POINT = 3
 
 
 class Context(NamedTuple):
-    """The neighbours of b rows: points (b, m, p), labels (b, m), found (b, m)."""
+    """The neighbours of b rows: points (b, m, p), labels (b, m), found (b, m).
+
+    `found` may be None: all of them were.
+    """
 
     points: Tensor
     labels: Tensor
-    found: Tensor
+    found: Tensor | None = None
 
 
 class Metric(NamedTuple):
@@ -287,16 +290,21 @@ class TabR(nn.Module):
         point = u if self.points_are_inputs else self.norm(x)
         points, found = context.points, context.found
         if self.config.retrieval.self_in_context:
-            own = torch.ones_like(point[:, :1], dtype=torch.bool)
             points = torch.cat([point[:, None], points], 1)
-            found = torch.cat([own, found], 1)
+            if found is not None:
+                own = found.new_ones(len(found), 1)
+                found = torch.cat([own, found], 1)
 
         difference = point[:, None] - points  # (b, m, p)
         similarity = self._similarity(point, points, difference, metric) * self.scale
-        similarity = similarity.masked_fill(~found, torch.finfo(similarity.dtype).min)
-        weights = similarity.softmax(-1) * found
+        if found is not None:
+            lowest = torch.finfo(similarity.dtype).min
+            similarity = similarity.masked_fill(~found, lowest)
+        weights = similarity.softmax(-1)
+        if found is not None:
+            weights = weights * found
         dropped = self.context_dropout(weights)
-        first = found.shape[1] - context.found.shape[1]  # neighbours after the row
+        first = points.shape[1] - context.points.shape[1]  # neighbours after the row
 
         if self.row_value is not None:
             mean = (dropped[:, None] @ points).squeeze(1)  # (b, p)

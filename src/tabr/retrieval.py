@@ -55,10 +55,10 @@ class PointIndex:
             of_search = self.metric._replace(gram=gram)
             self.offsets = self.network.offsets(self.vectors, of_search)
         elif self.network.is_dot:
-            self.scan.follow(None, gram.new_ones(len(gram)))
+            self.scan.follow(None)
             self.offsets = None
         else:
-            self.scan.follow(gram, gram.diagonal())
+            self.scan.follow(gram)
             self.offsets = self.scan.offsets
 
     @torch.no_grad()
@@ -123,9 +123,9 @@ def predict(
         known = None if last is None else last[start : start + size]
         found = index.neighbors(network.points(part), m, last=known)
         if known is not None:
-            known.copy_(remembered(found))
+            known.copy_(found.position)  # everybody found all
         points = index.points[found.position].to(dtype)
-        context = Context(points, labels[found.position], found.found)
+        context = Context(points, labels[found.position])
         outputs.append(network(part, context, index.metric))
         neighbors.append(found)
     return (

@@ -44,7 +44,7 @@ def scan_of(points: Tensor, gram: Tensor):
     from tabr.search.scan import Scan
 
     scan = Scan(points)
-    scan.follow(gram, gram.diagonal())
+    scan.follow(gram)
     return scan
 
 
@@ -105,7 +105,7 @@ def test_without_a_gram_products_are_ranked(p: int) -> None:
 
     points, _, own = problem(p)
     scan = Scan(points)
-    scan.follow(None, torch.ones(p, device=DEVICE))
+    scan.follow(None)
     found = scan.top(points[own], 20)
     check(found, points[own].double() @ points.double().T, 20)
 
@@ -199,7 +199,7 @@ def test_a_search_can_be_captured() -> None:
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.graph(graph, stream=stream):
-        scan.follow(gram, gram.diagonal())
+        scan.follow(gram)
         captured = scan.top(queries, 32, exclude=own).position
     graph.replay()
     assert torch.equal(eager, captured)

@@ -76,23 +76,25 @@ def keys_of(scores, ids, ok):
 
 
 @triton.jit
-def _keep_best(keys, n, m, LIST: tl.constexpr, BLOCK: tl.constexpr):
-    """Move the best m of n keys to the front, best first; tell how many there are.
+def _best(keys, kept, n, m):
+    """Write the best m of n keys elsewhere, best first; tell how many there are.
 
     A key's place is the number of keys above it: no two are equal.
     """
-    i = tl.arange(0, LIST)
-    mine = tl.load(keys + i, mask=i < n, other=_LOWEST)
-    place = tl.zeros((LIST,), tl.int32)
-    for start in range(0, n, BLOCK):
-        j = start + tl.arange(0, BLOCK)
-        others = tl.load(keys + j, mask=j < n, other=_LOWEST)
-        place += tl.sum((others[None, :] > mine[:, None]).to(tl.int32), 1)
-    tl.debug_barrier()  # all have read before anybody writes, and the reverse
-    there = mine != _LOWEST
-    tl.store(keys + place, mine, mask=there & (place < m))
-    tl.debug_barrier()
-    return tl.minimum(tl.sum(there.to(tl.int32), 0), m)
+    n_there = 0
+    for first in range(0, n, 128):
+        i = first + tl.arange(0, 128)
+        mine = tl.load(keys + i, mask=i < n, other=_LOWEST)
+        place = tl.zeros((128,), tl.int32)
+        for start in range(0, n, 16):
+            j = start + tl.arange(0, 16)
+            others = tl.load(keys + j, mask=j < n, other=_LOWEST)
+            place += tl.sum((others[None, :] > mine[:, None]).to(tl.int32), 1)
+        there = mine != _LOWEST
+        tl.store(kept + place, mine, mask=there & (place < m))
+        n_there += tl.sum(there.to(tl.int32), 0)
+    tl.debug_barrier()  # others read what was written
+    return tl.minimum(n_there, m)
 
 
 @triton.jit
@@ -133,25 +135,27 @@ def rank(
     if tl.load(active + r) == 0:
         return
     n_listed = tl.load(count + r)
-    i = tl.arange(0, LIST)
-    ok = i < n_listed
-    ids = tl.load(lists + r * LIST + i, mask=ok, other=0)
-    ok = ok & (ids < n)  # what fills the last tile up is nobody
-    if HAS_OWN:
-        ok = ok & (ids != tl.load(exclude + r))
-    query = queries + r * PK
-    value = exact_scores(query, vectors, offsets, ids, ok, PK, MAIN, BP, LIST)
-    own = keys + r * LIST
-    tl.store(own + i, keys_of(value, ids, ok))
+    n_held = tl.minimum(n_listed, LIST)
+    query, own = queries + r * PK, keys + 2 * r * LIST
+    for first in range(0, n_held, 128):
+        i = first + tl.arange(0, 128)
+        ok = i < n_held
+        ids = tl.load(lists + r * LIST + i, mask=ok, other=0)
+        ok = ok & (ids < n)  # what fills the last tile up is nobody
+        if HAS_OWN:
+            ok = ok & (ids != tl.load(exclude + r))
+        value = exact_scores(query, vectors, offsets, ids, ok, PK, MAIN, BP, 128)
+        tl.store(own + i, keys_of(value, ids, ok), mask=i < n_held)
     tl.debug_barrier()
-    n_best = _keep_best(own, tl.minimum(n_listed, LIST), m, LIST, 64)
+    best = own + LIST
+    n_best = _best(own, best, n_held, m)
     overflowed = n_listed > LIST
     if overflowed:
-        worst = tl.load(own + m - 1)
+        worst = tl.load(best + m - 1)
         tl.store(bound + r, unordered((worst >> 32).to(tl.int32)))
         tl.store(count + r, 0)
     else:
-        _write(position, found, r, own, n_best, m, M2)
+        _write(position, found, r, best, n_best, m, M2)
     tl.store(active + r, overflowed.to(tl.int32))
 
 
@@ -167,7 +171,8 @@ def search_all(
     if tl.load(active + r) == 0:
         return
     row = r + tl.arange(0, 1)
-    own = keys + r * LIST
+    query, own = queries + r * PK, keys + 2 * r * LIST
+    side = 0  # of the two lists: the other takes the best of this one
     n_kept = 0
     worst = tl.min(tl.full((16,), _LOWEST, tl.int64), 0)  # whom a new one must beat
     for first in range(0, n, M2):
@@ -177,17 +182,18 @@ def search_all(
         )
         if HAS_OWN:
             ok = ok & (ids != tl.load(exclude + r))
-        query = queries + r * PK
         value = exact_scores(query, vectors, offsets, ids, ok, PK, MAIN, BP, M2)
         new = keys_of(value, ids, ok)
         better = (new > worst).to(tl.int32)
         n_new = tl.sum(better, 0)
         if n_new > 0:
-            tl.store(own + n_kept + tl.cumsum(better, 0) - 1, new, mask=better > 0)
+            at = own + side + n_kept + tl.cumsum(better, 0) - 1
+            tl.store(at, new, mask=better > 0)
             tl.debug_barrier()
             n_kept += n_new
             if n_kept > LIST - M2:
-                n_kept = _keep_best(own, n_kept, m, LIST, 64)
-                worst = tl.load(own + m - 1)
-    n_kept = _keep_best(own, n_kept, m, LIST, 64)
-    _write(position, found, r, own, n_kept, m, M2)
+                n_kept = _best(own + side, own + LIST - side, n_kept, m)
+                side = LIST - side
+                worst = tl.load(own + side + m - 1)
+    n_kept = _best(own + side, own + LIST - side, n_kept, m)
+    _write(position, found, r, own + LIST - side, n_kept, m, M2)

@@ -21,7 +21,10 @@ _PROGRAMS = 1056  # eight for each multiprocessor of a large GPU
 _CHUNKS = 32  # at most, of candidates that are put into bins together
 
 # Tiles as measured on one H200, for full and for half precision.
-_PREPARE = {"BN": 64, "num_warps": 4, "num_stages": 1}
+_PREPARE = (  # narrow, wide
+    {"BN": 64, "num_warps": 4, "num_stages": 2},
+    {"BN": 128, "num_warps": 8, "num_stages": 1},
+)
 _BINS = (
     {"BQ": 64, "BN": 32, "num_warps": 4, "num_stages": 3},
     {"BQ": 128, "BN": 64, "num_warps": 4, "num_stages": 3},
@@ -60,22 +63,24 @@ class Scan:
             self.scales = torch.exp2(wanted.log2().ceil())
             self.rounded = (self.vectors / self.scales).half()
 
-    def follow(self, gram: Tensor | None, scales: Tensor) -> None:
-        """Take over a metric: gram (p, p), or None for products; D squared (p,)."""
-        floor = scales.amax() * 1e-12 + 1e-30
-        extra = self.width - self.p
-        self.balance = F.pad(scales.clamp_min(floor), (0, extra))
+    def follow(self, gram: Tensor | None) -> None:
+        """Take over a metric: gram (p, p), or None for products."""
+        self.gram = None if gram is None else gram.contiguous()
         self.offsets = self.vectors.new_empty(self.n_padded)
-        if gram is not None:
-            gram = F.pad(gram, (0, self.main - self.p, 0, self.main - self.p))
-        n_blocks = self.n_padded // _PREPARE["BN"]
+        tile = _PREPARE[self.main >= 64]
+        n_blocks = self.n_padded // tile["BN"]
         walk_triton.prepare[(min(n_blocks, _PROGRAMS),)](
-            self.vectors, self.rounded, self.scales,
-            self.vectors if gram is None else gram, self.balance, self.largest,
-            self.offsets, self.n, self.p, n_blocks, HAS_GRAM=gram is not None,
-            HALF=self.half, **self._shape(), **_PREPARE,
-            P2=triton.next_power_of_2(self.width),
+            self.vectors, self.rounded, self.scales, self._gram(), self.largest,
+            self.offsets, self.n, self.p, n_blocks, HALF=self.half, **self._shape(),
+            **self._metric(), **tile,
         )  # fmt: skip
+
+    def _gram(self) -> Tensor:
+        return self.vectors if self.gram is None else self.gram
+
+    def _metric(self) -> dict[str, Any]:
+        p2 = triton.next_power_of_2(self.width)
+        return {"HAS_GRAM": self.gram is not None, "P2": p2}
 
     def _shape(self) -> dict[str, int]:
         """Return widths as the kernels take them."""
@@ -119,7 +124,7 @@ class Scan:
             3, padded, dtype=torch.int32, device=device
         )
         lists = torch.empty(padded, length, dtype=torch.int32, device=device)
-        keys = torch.empty(padded, length, dtype=torch.int64, device=device)
+        keys = torch.empty(padded, 2 * length, dtype=torch.int64, device=device)
         if rules is None:
             rules, n_rules = Rules(count, count, count, 0, 0), 0
         else:
@@ -140,10 +145,10 @@ class Scan:
 
         walk_triton.start[(padded,)](
             queries.contiguous(), self.vectors, self.offsets, self.scales,
-            self.balance, self.largest, count if last is None else last, plain,
+            self._gram(), self.largest, count if last is None else last, plain,
             full_upper, upper, lower, unit_of, bound, count, unbounded, active, b, m,
-            self.p, HAS_LAST=last is not None, HALF=self.half,
-            P2=triton.next_power_of_2(self.width), M2=m2, **exact,
+            self.p, HAS_LAST=last is not None, HALF=self.half, M2=m2,
+            **self._metric(), **exact,
         )  # fmt: skip
 
         def bound_by_bins(wanted: Tensor) -> None:

@@ -139,9 +139,24 @@ def _power_of_two(x):
 
 
 @triton.jit
-def _units(balance, largest, j, PK: tl.constexpr):
+def _balance(gram, j, p, P2: tl.constexpr, HAS_GRAM: tl.constexpr):
+    """Return the squares of D, zero beyond p: the metric's own scales of columns."""
+    if HAS_GRAM:
+        every = tl.arange(0, P2)
+        most = tl.max(tl.load(gram + every * (p + 1), mask=every < p, other=0.0), 0)
+        d2 = tl.load(gram + j * (p + 1), mask=j < p, other=0.0)
+        return tl.where(j < p, tl.maximum(d2, most * 1e-12 + 1e-30), 0.0)
+    else:
+        return tl.where(j < p, 1.0, 0.0)
+
+
+@triton.jit
+def _units(
+    gram, largest, p, PK: tl.constexpr, P2: tl.constexpr, HAS_GRAM: tl.constexpr
+):
     """Return units of offsets and of errors that keep both within half precision."""
-    d2 = tl.load(balance + j, mask=j < PK, other=0.0)
+    j = tl.arange(0, P2)
+    d2 = _balance(gram, j, p, P2, HAS_GRAM)
     most = tl.load(largest + j, mask=j < PK, other=0.0)
     reach = tl.sum(tl.sqrt(d2) * most, 0)
     return (
@@ -152,7 +167,7 @@ def _units(balance, largest, j, PK: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n", "p", "n_blocks"])
 def prepare(
-    vectors, rounded, scales, gram, balance, largest, offsets, n, p, n_blocks,
+    vectors, rounded, scales, gram, largest, offsets, n, p, n_blocks,
     HAS_GRAM: tl.constexpr, HALF: tl.constexpr, PK: tl.constexpr,
     MAIN: tl.constexpr, BK: tl.constexpr, P2: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
@@ -162,9 +177,12 @@ def prepare(
     (h + 2 l)'A h up to l'Al, which float32 would not see; A takes two products.
     """
     k = tl.arange(0, BK)
-    unit, error_unit = _units(balance, largest, tl.arange(0, P2), PK)
-    if HAS_GRAM and MAIN == BK:  # stays for all blocks
-        whole = tl.load(gram + k[:, None] * MAIN + k[None, :])
+    unit, error_unit = _units(gram, largest, p, PK, P2, HAS_GRAM)
+    if MAIN == BK:  # stays for all blocks
+        d2 = _balance(gram, k, p, P2, HAS_GRAM)[None, :]
+    if HAS_GRAM and MAIN == BK:
+        inside = (k < p)[:, None] & (k < p)[None, :]
+        whole = tl.load(gram + k[:, None] * p + k[None, :], mask=inside, other=0.0)
         high = _truncate(whole)
         low = whole - high
     for block in range(tl.program_id(0), n_blocks, tl.num_programs(0)):
@@ -176,7 +194,8 @@ def prepare(
         for start in tl.static_range(0, MAIN, BK):
             j = start + k
             v = tl.where((j < p)[None, :], tl.load(vectors + at + j[None, :]), 0.0)
-            d2 = tl.load(balance + j)[None, :]
+            if MAIN != BK:
+                d2 = _balance(gram, j, p, P2, HAS_GRAM)[None, :]
             squares += tl.sum(d2 * v * v, 1)
             if HALF:
                 s = tl.load(scales + j)[None, :]
@@ -193,7 +212,10 @@ def prepare(
                         c = begin + k
                         u = tl.load(vectors + at + c[None, :])
                         u = _truncate(tl.where((c < p)[None, :], u, 0.0))
-                        a = tl.load(gram + c[:, None] * MAIN + j[None, :])
+                        both = (c < p)[:, None] & (j < p)[None, :]
+                        a = tl.load(
+                            gram + c[:, None] * p + j[None, :], mask=both, other=0.0
+                        )
                         top = _truncate(a)
                         product = tl.dot(u, top, product, input_precision="tf32")
                         product = tl.dot(u, a - top, product, input_precision="tf32")
@@ -216,17 +238,18 @@ def prepare(
 
 @triton.jit(do_not_specialize=["b", "m", "p"])
 def start(
-    queries, vectors, offsets, scales, balance, largest, last, plain, full_upper,
+    queries, vectors, offsets, scales, gram, largest, last, plain, full_upper,
     upper, lower, unit_of, bound, count, unbounded, active, b, m, p,
-    HAS_LAST: tl.constexpr, HALF: tl.constexpr, PK: tl.constexpr,
-    MAIN: tl.constexpr, P2: tl.constexpr, BP: tl.constexpr, M2: tl.constexpr,
+    HAS_LAST: tl.constexpr, HAS_GRAM: tl.constexpr, HALF: tl.constexpr,
+    PK: tl.constexpr, MAIN: tl.constexpr, P2: tl.constexpr, BP: tl.constexpr,
+    M2: tl.constexpr,
 ):  # fmt: skip
     """Lay out a row's query for the walks, and bound it by its last neighbours."""
     r = tl.program_id(0)
     j = tl.arange(0, P2)
     inside = j < PK
     q = tl.load(queries + r * p + j, mask=(j < p) & (r < b), other=0.0)
-    d2 = tl.load(balance + j, mask=j < p, other=1.0)
+    d2 = tl.where(j < p, _balance(gram, j, p, P2, HAS_GRAM), 1.0)
     norm = tl.sqrt(tl.sum(q * q / d2, 0))
     tl.store(plain + r * PK + j, q, mask=inside)
     error = norm * _FULL_ERROR
@@ -235,7 +258,7 @@ def start(
     tl.store(full_upper + r * PK + j, row, mask=inside)
     scale = 1.0
     if HALF:
-        unit, error_unit = _units(balance, largest, j, PK)
+        unit, error_unit = _units(gram, largest, p, PK, P2, HAS_GRAM)
         s = tl.load(scales + j, mask=inside, other=1.0)
         scaled = q * s
         scale = _power_of_two(tl.max(tl.abs(scaled), 0))

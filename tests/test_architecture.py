@@ -26,6 +26,7 @@ ORDER = [
     "rows",
     "embeddings",
     "devices",
+    "memory",
     "threads",
     "pairs_cpu",
     "pairs_triton",

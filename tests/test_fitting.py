@@ -71,7 +71,8 @@ def test_context_does_not_depend_on_how_neighbours_are_encoded(name: str) -> Non
     contexts = Contexts(network, rows, labels, 4)
     few, many = torch.tensor([5, 9]), torch.arange(60)  # 2 x 4 < 60 <= 60 x 4
     one, all_ = contexts.of(few), contexts.of(many)
-    for part, whole in zip(one, all_, strict=True):
+    assert one.found is all_.found is None  # everybody found four
+    for part, whole in zip(one[:2], all_[:2], strict=True):
         torch.testing.assert_close(part, whole[few])
 
 
@@ -106,7 +107,7 @@ def test_freezing_changes_no_neighbour_at_that_moment() -> None:
     contexts = Contexts(network, *table(), 4)
     fresh = contexts.of(torch.arange(60))
     contexts.freeze()
-    for a, b in zip(fresh, contexts.of(torch.arange(60)), strict=True):
+    for a, b in zip(fresh[:2], contexts.of(torch.arange(60))[:2], strict=True):
         assert torch.equal(a, b)
 
 

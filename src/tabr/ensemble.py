@@ -7,6 +7,7 @@ importing them does not import torch.
 from __future__ import annotations
 
 import copy
+import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from tabr.config import NetworkConfig, TrainingConfig
 from tabr.explanation import NeighborTable
 from tabr.fitting import fit_tabr
 from tabr.frames import Arrays
+from tabr.memory import MemoryPlan, plan_memory
 from tabr.network import Output, TabR
 from tabr.retrieval import PointIndex, candidate_points, predict
 from tabr.rows import Rows
@@ -32,6 +34,8 @@ from tabr.targets import ClassTarget, NumberTarget
 from tabr.training import History
 
 Target = NumberTarget | ClassTarget
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -74,13 +78,29 @@ def fit_members(
     *,
     seeds: list[int],
     device: torch.device,
+    memory_limit: int | None,
     verbose: bool,
-) -> tuple[list[Member], CandidateSet]:
+) -> tuple[list[Member], CandidateSet, MemoryPlan]:
     """Fit a network for each seed on the same rows, who become the candidates.
 
     An interruption keeps what was fitted so far.
     """
-    rows, rows_val = (Rows.from_arrays(a, device) for a in (arrays, validation))
+    plan = plan_memory(
+        network,
+        n=len(sample.ids),
+        n_validation=len(validation.num),
+        row_bytes=4 * (arrays.num.shape[1] + arrays.bin.shape[1])
+        + 8 * arrays.cat.shape[1],
+        d_in=_input_width(network, arrays, cardinalities),
+        m=context_size,
+        batch_size=training.batch_size,
+        n_members=len(seeds),
+        device=device,
+        limit=memory_limit,
+    )
+    logger.info("%s", plan)
+    place = torch.device("cpu") if plan.candidates_on_host else device
+    rows, rows_val = (Rows.from_arrays(a, place) for a in (arrays, validation))
     labels = torch.from_numpy(target.encode(sample.y)).to(device)
     weights = None
     if sample.weights is not None:
@@ -99,13 +119,16 @@ def fit_members(
         rows_val,
         lambda output: score(decode(output, target)),
         seeds=seeds,
+        n_together=plan.n_together,
+        rows_at_a_time=plan.rows_at_a_time,
         description=("fit" if len(seeds) == 1 else "member") if verbose else None,
     )
     members = [Member(*parts) for parts in fitted]
     if any(member.history.stopped == "interrupted" for member in members):
         message = "training was interrupted: the best epoch so far is kept"
         warnings.warn(message, stacklevel=3)
-    return members, CandidateSet(sample.ids, sample.frame, sample.y, rows, labels)
+    candidates = CandidateSet(sample.ids, sample.frame, sample.y, rows, labels)
+    return members, candidates, plan
 
 
 def ask_members(
@@ -113,13 +136,30 @@ def ask_members(
     candidates: CandidateSet,
     arrays: Arrays,
     context_size: int,
+    rows_at_a_time: int | None = None,
 ) -> list[tuple[Output, Neighbors]]:
     """Return what each member says of the rows, and from which neighbours."""
     rows = Rows.from_arrays(arrays, candidates.labels.device)
+    labels = candidates.labels
     return [
-        predict(member.index(candidates), candidates.labels, rows, context_size)
+        predict(
+            member.index(candidates),
+            labels,
+            rows,
+            context_size,
+            rows_at_a_time=rows_at_a_time,
+        )
         for member in members
     ]
+
+
+def _input_width(
+    network: NetworkConfig, arrays: Arrays, cardinalities: tuple[int, ...]
+) -> int:
+    """Return the width of input vectors, before there is a network."""
+    per_number = 1 if network.embedding is None else network.embedding.width
+    n_num, n_bin = arrays.num.shape[1], arrays.bin.shape[1]
+    return int(n_num * per_number + n_bin + sum(cardinalities))
 
 
 def decode(output: Tensor, target: Target) -> NDArray[np.float64]:

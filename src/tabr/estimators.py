@@ -33,6 +33,7 @@ from tabr.targets import ClassTarget, NumberTarget
 if TYPE_CHECKING:
     from tabr.candidates import CandidateSet
     from tabr.ensemble import Member
+    from tabr.memory import MemoryPlan
     from tabr.network import Output
     from tabr.search import Neighbors
 
@@ -44,6 +45,7 @@ class _TabR(BaseEstimator):
 
     candidates_: CandidateSet
     members_: list[Member]
+    memory_plan_: MemoryPlan
     preprocessor_: Preprocessor
     target_: NumberTarget | ClassTarget
     n_features_in_: int
@@ -75,6 +77,7 @@ class _TabR(BaseEstimator):
         scoring: Scoring | None = None,
         mode: Mode = "fixed",
         device: str | None = None,
+        memory_limit: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
@@ -101,6 +104,7 @@ class _TabR(BaseEstimator):
         self.scoring = scoring
         self.mode = mode
         self.device = device
+        self.memory_limit = memory_limit
         self.random_state = random_state
         self.verbose = verbose
 
@@ -144,7 +148,7 @@ class _TabR(BaseEstimator):
             target.encode(held_out.y)  # refuses labels that training does not have
         preprocessor = self._preprocessor().fit(train.frame)
         classes = target.classes if isinstance(target, ClassTarget) else None
-        members, candidates = fit_members(
+        members, candidates, plan = fit_members(
             network,
             self._training_config(len(train.ids)),
             target,
@@ -156,10 +160,12 @@ class _TabR(BaseEstimator):
             make_score(self.scoring, held_out.frame, held_out.y, classes),
             seeds=seeds,
             device=device,
+            memory_limit=self.memory_limit,
             verbose=self.verbose,
         )
         # All went well: only now the estimator changes.
         self.members_, self.candidates_ = members, candidates
+        self.memory_plan_ = plan
         self.preprocessor_, self.target_ = preprocessor, target
         self.n_features_in_ = sample.frame.shape[1]
         names = getattr(X, "columns", None)
@@ -170,9 +176,9 @@ class _TabR(BaseEstimator):
         return self
 
     def _network_config(self) -> NetworkConfig:
-        for name in ("n_members", "context_size"):
-            if getattr(self, name) < 1:
-                value = getattr(self, name)
+        for name in ("n_members", "context_size", "memory_limit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
                 raise ValueError(f"`{name} >= 1` must hold, however: {name}={value!r}")
         embedding, retrieval = self.embedding, self.retrieval
         if isinstance(embedding, str):
@@ -224,7 +230,14 @@ class _TabR(BaseEstimator):
 
         check_is_fitted(self, "members_")
         arrays = self.preprocessor_.transform(to_frame(X), caller=type(self).__name__)
-        return ask_members(self.members_, self.candidates_, arrays, self.context_size)
+        plan = getattr(self, "memory_plan_", None)  # a loaded model has none
+        return ask_members(
+            self.members_,
+            self.candidates_,
+            arrays,
+            self.context_size,
+            None if plan is None else plan.rows_at_a_time,
+        )
 
     def _decoded(self, X: Any) -> NDArray[np.float64]:
         """Return the mean of the members' predictions: values or probabilities."""
@@ -395,6 +408,9 @@ For each row the model retrieves the most similar training rows under a metric t
             every parameter and their noise in quantile normalisation included;
             "fixed" mends these two.
         device: As torch names it; None is a GPU if there is one.
+        memory_limit: Bytes that fitting and predicting may hold on the device; None is
+            what is free. What does not fit is made smaller, one after the other:
+            members side by side, rows predicted at a time, candidates on the device.
         random_state: Seed; the same seed gives the same model on the same device.
         verbose: Show progress."""
 

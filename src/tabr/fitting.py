@@ -12,7 +12,7 @@ from tabr.config import NetworkConfig, Task, TrainingConfig
 from tabr.graphs import Lane
 from tabr.network import Context, Metric, TabR
 from tabr.retrieval import PointIndex, candidate_points, no_memory, predict, remembered
-from tabr.rows import Rows
+from tabr.rows import Rows, take
 from tabr.search import Neighbors
 from tabr.training import History, Job, Loss, fit_networks, seeded
 
@@ -40,13 +40,13 @@ class Contexts:
             every = self.fixed.points
         elif self.rows.n_rows <= len(batch) * self.m:
             # All candidates cost no more than all neighbours of the batch.
-            every = self.network.points(self.rows)
+            every = self.network.points(self.rows.to(self.labels.device))
         if self.frozen is not None:
             index, found = self.frozen.position[batch], self.frozen.found[batch]
         else:
             index, found = self._search(self.index(every, metric), batch)
         known = None if self.everybody else found
-        points = self._encode(index) if every is None else every[index]
+        points = self._encode(index) if every is None else take(every, index)
         return Context(points, self.labels[index], known)
 
     def freeze(self) -> None:
@@ -66,7 +66,8 @@ class Contexts:
                 position, found = self._search(index, batch)
             else:
                 position, found = (part[batch] for part in self.frozen)
-            context = Context(index.points[position], self.labels[position], found)
+            points = take(index.points, position)
+            context = Context(points, self.labels[position], found)
             output = self.network(self.rows.take(batch), context, index.metric)
             parts.append((position, output.weights))
         positions, weights = zip(*parts, strict=True)
@@ -88,7 +89,7 @@ class Contexts:
         return PointIndex(self.network, every.detach(), metric)
 
     def _search(self, index: PointIndex, batch: Tensor) -> Neighbors:
-        points = index.points[batch]
+        points = take(index.points, batch)
         if self.last is None:
             return index.neighbors(points, self.m, exclude=batch)
         found = index.neighbors(points, self.m, batch, last=self.last[batch])
@@ -176,6 +177,8 @@ def fit_tabr(
     score: Callable[[Tensor], float],
     *,
     seeds: Sequence[int],
+    n_together: int | None = None,
+    rows_at_a_time: int | None = None,
     description: str | None = None,
 ) -> list[tuple[TabR, History]]:
     """Build networks and train them: on a GPU side by side, elsewhere one by one.
@@ -194,6 +197,8 @@ def fit_tabr(
         score: The score of predictions (n_validation, outputs), larger is better.
         seeds: One for each network: the same seed gives the same network on the same
             device, whoever is trained beside it.
+        n_together: Networks trained side by side on a GPU; None means all.
+        rows_at_a_time: Rows of a chunk of predictions; None leaves it to the device.
         description: Title of a progress bar; None shows none.
     """
     device = labels.device
@@ -209,7 +214,8 @@ def fit_tabr(
 
         def evaluate() -> Tensor:
             index = contexts.index()
-            return predict(index, labels, validation, m, last)[0].prediction
+            output, _ = predict(index, labels, validation, m, last, rows_at_a_time)
+            return output.prediction
 
         loss = make_loss(contexts, task, weights)
         watch = ContextChange(contexts) if training.record_context else None
@@ -217,23 +223,23 @@ def fit_tabr(
             network, loss, evaluate, score, generator, lane, contexts.freeze, watch
         )
 
-    if device.type == "cuda":
-        built = []
-        for seed in seeds:
-            with seeded(seed, device) as generator:
-                built.append(build(seed, generator))
-        networks, jobs = zip(*built, strict=True)
-        histories = fit_networks(jobs, len(labels), training, description=description)
-        return list(zip(networks, histories, strict=True))
+    # On a CPU random numbers are drawn from one stream: one network at a time.
+    size = (n_together or len(seeds)) if device.type == "cuda" else 1
+    groups = [seeds[i : i + size] for i in range(0, len(seeds), size)]
     fitted: list[tuple[TabR, History]] = []
-    for number, seed in enumerate(seeds, 1):
+    for number, group in enumerate(groups, 1):
         title = description
-        if description is not None and len(seeds) > 1:
-            title = f"{description} {number} of {len(seeds)}"
-        with seeded(seed, device) as generator:
-            network, one = build(seed, generator)
-            histories = fit_networks([one], len(labels), training, description=title)
-        fitted.append((network, histories[0]))
-        if histories[0].stopped == "interrupted":
+        if description is not None and len(groups) > 1:
+            title = f"{description} {number} of {len(groups)}"
+        built = []
+        with seeded(group[0], device):
+            for seed in group:
+                torch.default_generator.manual_seed(seed)
+                built.append(build(seed, torch.Generator().manual_seed(seed)))
+            jobs = [job for _, job in built]
+            histories = fit_networks(jobs, len(labels), training, description=title)
+        networks = (network for network, _ in built)
+        fitted += zip(networks, histories, strict=True)
+        if any(history.stopped == "interrupted" for history in histories):
             break
     return fitted

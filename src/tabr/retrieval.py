@@ -9,13 +9,14 @@ from torch import Tensor
 
 from tabr.devices import has_triton
 from tabr.network import Context, Metric, Output, TabR
-from tabr.rows import Rows
+from tabr.rows import Rows, take
 from tabr.search import Allowed, Neighbors, top
 
 if TYPE_CHECKING:
     from tabr.search.scan import Scan
 
 _MOST = 512  # neighbours of a row that the kernels of a scan serve
+_CHUNK = 65_536  # candidates that are encoded or moved at a time
 _ROWS = {"cpu": 256, "cuda": 4096}  # rows predicted at a time
 
 
@@ -26,7 +27,8 @@ class PointIndex:
     precision of the points; everything else has that of the network.
 
     Attributes:
-        points: (n, p), what the candidates are remembered by.
+        points: (n, p), what the candidates are remembered by; they may be kept in
+            host memory, and then come to the network's device in parts.
         metric: The network's metric at the last refresh.
     """
 
@@ -53,7 +55,12 @@ class PointIndex:
         gram = metric.gram.detach().to(dtype)
         if self.scan is None:
             of_search = self.metric._replace(gram=gram)
-            self.offsets = self.network.offsets(self.vectors, of_search)
+            parts = [
+                self.network.offsets(part.to(gram.device), of_search)
+                for part in self.vectors.split(_CHUNK)
+            ]
+            offsets = [part for part in parts if part is not None]
+            self.offsets = torch.cat(offsets) if offsets else None
         elif self.network.is_dot:
             self.scan.follow(None)
             self.offsets = None
@@ -74,7 +81,7 @@ class PointIndex:
 
         Neighbours that the points had before, (b, m) or -1, make it faster.
         """
-        center = self.center.to(points.dtype)
+        center = self.center.to(points)
         queries = self.network.queries(points, center, self.metric)
         queries = queries.to(self.vectors.dtype)
         if self.scan is not None and allowed is None and m <= _MOST:
@@ -94,18 +101,25 @@ def _make_scan(vectors: Tensor) -> Scan | None:
 
 @torch.no_grad()
 def candidate_points(network: TabR, rows: Rows) -> Tensor:
-    """Return the points (n, p) of rows, made in chunks."""
-    size = 65_536
+    """Return the points (n, p) of rows, made in chunks and kept where the rows are."""
+    device = network.linear.weight.device
     chunks = [
-        network.points(rows.take(slice(start, start + size)))
-        for start in range(0, max(1, rows.n_rows), size)
+        network.points(rows.take(slice(start, start + _CHUNK)).to(device)).to(
+            rows.num.device
+        )
+        for start in range(0, max(1, rows.n_rows), _CHUNK)
     ]
     return torch.cat(chunks)
 
 
 @torch.no_grad()
 def predict(
-    index: PointIndex, labels: Tensor, rows: Rows, m: int, last: Tensor | None = None
+    index: PointIndex,
+    labels: Tensor,
+    rows: Rows,
+    m: int,
+    last: Tensor | None = None,
+    rows_at_a_time: int | None = None,
 ) -> tuple[Output, Neighbors]:
     """Predict for rows that are no candidates; return also who their neighbours were.
 
@@ -113,18 +127,19 @@ def predict(
     (b, m). Who asks for the same rows again and again gives `last` (b, m), int32,
     filled with -1 at first, where their neighbours are kept to find them faster.
     """
-    size = _ROWS.get(labels.device.type, 1024)
+    size = rows_at_a_time or _ROWS.get(labels.device.type, 1024)
     network, dtype = index.network, index.metric.key.dtype
     if labels.is_floating_point():
         labels = labels.to(dtype)
     outputs, neighbors = [], []
     for start in range(0, rows.n_rows, size):
-        part = rows.take(slice(start, start + size)).in_precision(dtype)
+        part = rows.take(slice(start, start + size)).to(labels.device)
+        part = part.in_precision(dtype)
         known = None if last is None else last[start : start + size]
         found = index.neighbors(network.points(part), m, last=known)
         if known is not None:
             known.copy_(found.position)  # everybody found all
-        points = index.points[found.position].to(dtype)
+        points = take(index.points, found.position).to(dtype)
         context = Context(points, labels[found.position])
         outputs.append(network(part, context, index.metric))
         neighbors.append(found)

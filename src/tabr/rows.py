@@ -10,6 +10,13 @@ from torch import Tensor
 from tabr.frames import Arrays
 
 
+def take(values: Tensor, index: Tensor) -> Tensor:
+    """Return values at index, on the index's device: they may be kept elsewhere."""
+    if values.device == index.device:
+        return values[index]
+    return values[index.to(values.device)].to(index.device)
+
+
 class Rows(NamedTuple):
     """Prepared rows: numbers, binary columns and codes of categories.
 
@@ -32,8 +39,13 @@ class Rows(NamedTuple):
         return self.num.shape[0]
 
     def take(self, index: Tensor | slice) -> Rows:
-        """Return the rows at index; an index of shape (b, m) gives (b, m, ...)."""
-        return Rows(self.num[index], self.bin[index], self.cat[index])
+        """Return the rows at index; an index of shape (b, m) gives (b, m, ...).
+
+        They come to where the index is.
+        """
+        if isinstance(index, slice):
+            return Rows(self.num[index], self.bin[index], self.cat[index])
+        return Rows(*(take(part, index) for part in self))
 
     def to(self, device: torch.device) -> Rows:
         """Return the rows on the device."""

@@ -64,7 +64,9 @@ def top(
         for rows in _slices(b, n_rows):
             best, position = queries[:0], queries[:0].long()
             for part in _slices(n, n_candidates):
-                score = _scores(queries[rows], vectors[part], offsets, part)
+                # Candidates that are kept elsewhere come here in parts.
+                near = vectors[part].to(queries.device)
+                score = _scores(queries[rows], near, offsets, part)
                 if exclude is not None:
                     _forbid(score, exclude[rows] - part.start)
                 if allowed is not None:

@@ -106,10 +106,10 @@ def test_search_compares_what_was_found(
     assert result["same"] is True
     assert all(result["ways"][name]["ms"] > 0 for name in ("tabr", "topk"))
 
-    def first_ones(queries: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+    def first_ones(queries: torch.Tensor) -> torch.Tensor:
         return torch.arange(timing.M).expand(len(queries), -1)
 
-    monkeypatch.setitem(search.SEARCHES, "tabr", first_ones)
+    monkeypatch.setitem(search.SEARCHES, "tabr", lambda *_: first_ones)
     search.main(options)
     (result,) = written(tmp_path, "search")["sizes"]
     assert result["same"] is False

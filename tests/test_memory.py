@@ -16,7 +16,9 @@ needs_gpu = pytest.mark.skipif(
 )
 
 
-def plan(device: torch.device = CPU, **values: object) -> MemoryPlan:
+def plan(
+    device: torch.device = CPU, encoder_blocks: int = 0, **values: object
+) -> MemoryPlan:
     numbers = {
         "n": 100_000,
         "n_validation": 10_000,
@@ -26,7 +28,8 @@ def plan(device: torch.device = CPU, **values: object) -> MemoryPlan:
         "batch_size": 512,
         "n_members": 1,
     }
-    return plan_memory(NetworkConfig(), **{**numbers, **values}, device=device)
+    network = NetworkConfig(encoder_blocks=encoder_blocks)
+    return plan_memory(network, **{**numbers, **values}, device=device)
 
 
 def test_more_of_anything_needs_more() -> None:
@@ -101,7 +104,7 @@ def test_candidates_in_host_memory_give_the_same_model(parameters: dict) -> None
     common = {"max_epochs": 3, "device": "cuda", "random_state": 0, **parameters}
     here = TabRRegressor(**common).fit(x, y)
     device = torch.device("cuda")
-    shape = {"n": 2400, "n_validation": 600, "row_bytes": 20, "d_in": 5}
+    shape = {"n": 2400, "n_validation": 600, "row_bytes": 20, "d_in": 5, **parameters}
     needed = plan(device, **shape, batch_size=256, limit=2**40).device_bytes
     limits = np.geomspace(needed, needed / 100, 200).astype(int).tolist()
     for limit in limits:  # the largest that leaves no room for candidates

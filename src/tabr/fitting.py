@@ -205,7 +205,8 @@ def fit_tabr(
 
     def build(seed: int, generator: torch.Generator) -> tuple[TabR, Job]:
         n_num, n_bin = rows.num.shape[1], rows.bin.shape[1]
-        lane = Lane(device, seed)
+        # Candidates that are kept elsewhere make a step wait for the host.
+        lane = Lane(device, seed, captures=rows.num.device == device)
         with lane:
             shape = config, n_num, n_bin, cardinalities, task, n_classes
             network = TabR(*shape).to(device)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -25,12 +25,15 @@ class Lane:
     that is done to the network; on other devices it does nothing.
     """
 
-    def __init__(self, device: torch.device, seed: int | None = None) -> None:
+    def __init__(
+        self, device: torch.device, seed: int | None = None, *, captures: bool = True
+    ) -> None:
         """Begin after all that was asked of the device so far.
 
-        Without a seed random numbers are the user's.
+        Without a seed random numbers are the user's. Who knows that the work cannot
+        be captured says so: an attempt that fails costs time.
         """
-        self.device, self._entered = device, ExitStack()
+        self.device, self.captures, self._entered = device, captures, ExitStack()
         self.stream: torch.cuda.Stream | None = None
         if device.type != "cuda":
             return
@@ -58,6 +61,24 @@ class Lane:
             generator.graphsafe_set_state(self._state)
             self._entered.callback(generator.graphsafe_set_state, before)
         return self
+
+    def replaying(self) -> AbstractContextManager[Any]:
+        """Return a context for replays alone, which draw no numbers: any thread's."""
+        return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
+
+    @property
+    def offset(self) -> int:
+        """Tell how many random numbers were drawn."""
+        return 0 if self._state is None else self._state.get_offset()
+
+    def renew(self, offset: int) -> None:
+        """Leave a state of random numbers behind that a failed capture has spoiled."""
+        if self._state is None:
+            return
+        seed = self._state.initial_seed()
+        self._state = torch.Generator(self.device).manual_seed(seed)
+        self._state.set_offset(offset)
+        self._generator().graphsafe_set_state(self._state)
 
     def __exit__(
         self,
@@ -87,6 +108,11 @@ class Graphed:
         self.function, self.lane = function, lane
         self.forget()
 
+    @property
+    def is_captured(self) -> bool:
+        """Tell whether all lengths seen so far are replayed."""
+        return bool(self.graphs) and self.graphs.keys() == self.n_eager.keys()
+
     def forget(self) -> None:
         """Drop the graphs: what the function computes has changed."""
         self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
@@ -94,7 +120,7 @@ class Graphed:
 
     def __call__(self, index: Tensor) -> Tensor:
         """Call the function, or replay what it did."""
-        if self.lane.stream is None:
+        if self.lane.stream is None or not self.lane.captures:
             return self.function(index)
         size = len(index)
         if size in self.graphs:
@@ -110,7 +136,7 @@ class Graphed:
     def _capture(self, index: Tensor) -> bool:
         graph = torch.cuda.CUDAGraph()
         static_index = index.clone()
-        collects = gc.isenabled()
+        offset, collects = self.lane.offset, gc.isenabled()
         gc.disable()  # what it would free may not be freed during a capture
         torch.cuda.synchronize()
         try:
@@ -121,6 +147,7 @@ class Graphed:
                 graph.capture_end()
         except RuntimeError as error:
             torch.cuda.synchronize()
+            self.lane.renew(offset)
             logger.info("calls of length %d stay eager: %s", len(index), error)
             return False
         finally:

@@ -15,7 +15,7 @@ from tabr.search.exact import Neighbors
 from tabr.search.rank_triton import Rules
 
 _HALF_FROM = 17  # narrower points cost little in full precision
-_EXTRA = 3  # columns for offset and error
+_EXTRA = 4  # columns for an offset, in two parts, and for the limits of errors
 _PADDED = 256  # candidates come in whole tiles
 _PROGRAMS = 1056  # eight for each multiprocessor of a large GPU
 _CHUNKS = 32  # at most, of candidates that are put into bins together
@@ -54,12 +54,12 @@ class Scan:
         self.n_padded = triton.cdiv(max(n, 1), _PADDED) * _PADDED
         extra = (0, self.width - p, 0, self.n_padded - n)
         self.vectors = F.pad(vectors, extra)
-        self.largest = self.vectors.abs().amax(0)
+        self.usual = self.vectors.abs().sum(0) / max(n, 1)
         self.rounded, self.scales = self.vectors, self.vectors.new_ones(self.width)
         if self.half:
             # A power of two of each column: dividing by it rounds nothing.
-            usual = self.vectors.square().mean(0).sqrt() * 4
-            wanted = torch.maximum(usual, self.largest / 2**15).clamp_min(1e-30)
+            largest = self.vectors.abs().amax(0)
+            wanted = torch.maximum(4 * self.usual, largest / 2**15).clamp_min(1e-30)
             self.scales = torch.exp2(wanted.log2().ceil())
             self.rounded = (self.vectors / self.scales).half()
 
@@ -70,7 +70,7 @@ class Scan:
         tile = _PREPARE[self.main >= 64]
         n_blocks = self.n_padded // tile["BN"]
         walk_triton.prepare[(min(n_blocks, _PROGRAMS),)](
-            self.vectors, self.rounded, self.scales, self._gram(), self.largest,
+            self.vectors, self.rounded, self.scales, self._gram(), self.usual,
             self.offsets, self.n, self.p, n_blocks, HALF=self.half, **self._shape(),
             **self._metric(), **tile,
         )  # fmt: skip
@@ -113,7 +113,7 @@ class Scan:
         if b == 0 or m == 0:
             return Neighbors(position, found)
         m2 = max(16, triton.next_power_of_2(m))
-        length = max(512, 4 * m2)
+        length = max(2048, 8 * m2)
         padded = triton.cdiv(b, 128) * 128
         plain, full_upper = torch.empty(2, padded, self.width, device=device)
         upper, lower = torch.empty(
@@ -145,7 +145,7 @@ class Scan:
 
         walk_triton.start[(padded,)](
             queries.contiguous(), self.vectors, self.offsets, self.scales,
-            self._gram(), self.largest, count if last is None else last, plain,
+            self._gram(), self.usual, count if last is None else last, plain,
             full_upper, upper, lower, unit_of, bound, count, unbounded, active, b, m,
             self.p, HAS_LAST=last is not None, HALF=self.half, M2=m2,
             **self._metric(), **exact,

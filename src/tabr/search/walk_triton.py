@@ -151,23 +151,24 @@ def _balance(gram, j, p, P2: tl.constexpr, HAS_GRAM: tl.constexpr):
 
 
 @triton.jit
-def _units(
-    gram, largest, p, PK: tl.constexpr, P2: tl.constexpr, HAS_GRAM: tl.constexpr
-):
-    """Return units of offsets and of errors that keep both within half precision."""
+def _units(gram, usual, p, PK: tl.constexpr, P2: tl.constexpr, HAS_GRAM: tl.constexpr):
+    """Return units of offsets and of errors that suit half precision.
+
+    Offsets far beyond the unit lose precision, which their limits tell.
+    """
     j = tl.arange(0, P2)
     d2 = _balance(gram, j, p, P2, HAS_GRAM)
-    most = tl.load(largest + j, mask=j < PK, other=0.0)
-    reach = tl.sum(tl.sqrt(d2) * most, 0)
+    size = tl.load(usual + j, mask=j < PK, other=0.0)
+    reach = tl.sum(tl.sqrt(d2) * size, 0)
     return (
         _power_of_two(reach * reach + 1e-30),
-        _power_of_two(tl.sqrt(tl.sum(d2 * most * most, 0)) * 2.0**-10 + 1e-30),
+        _power_of_two(tl.sqrt(tl.sum(d2 * size * size, 0)) * 2.0**-10 + 1e-30),
     )
 
 
 @triton.jit(do_not_specialize=["n", "p", "n_blocks"])
 def prepare(
-    vectors, rounded, scales, gram, largest, offsets, n, p, n_blocks,
+    vectors, rounded, scales, gram, usual, offsets, n, p, n_blocks,
     HAS_GRAM: tl.constexpr, HALF: tl.constexpr, PK: tl.constexpr,
     MAIN: tl.constexpr, BK: tl.constexpr, P2: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
@@ -177,7 +178,7 @@ def prepare(
     (h + 2 l)'A h up to l'Al, which float32 would not see; A takes two products.
     """
     k = tl.arange(0, BK)
-    unit, error_unit = _units(gram, largest, p, PK, P2, HAS_GRAM)
+    unit, error_unit = _units(gram, usual, p, PK, P2, HAS_GRAM)
     if MAIN == BK:  # stays for all blocks
         d2 = _balance(gram, k, p, P2, HAS_GRAM)[None, :]
     if HAS_GRAM and MAIN == BK:
@@ -227,18 +228,21 @@ def prepare(
         tl.store(vectors + own, tl.where(there, offset, -1e30))
         tl.store(vectors + own + 1, size)
         if HALF:
-            part = offset / unit
-            first = tl.where(there, part, -60000.0).to(tl.float16)
-            second = tl.where(there, (part - first.to(tl.float32)) * 2048, 0.0)
+            part = tl.where(there, offset / unit, -60000.0)
+            first = tl.maximum(part, -60000.0).to(tl.float16)
+            rest = part - first.to(tl.float32)
+            second = tl.maximum(rest * 2048, -60000.0).to(tl.float16)
+            missed = tl.abs(rest - second.to(tl.float32) / 2048) * 1024
             error = (tl.sqrt(lost) + size * _HALF_ERROR) / error_unit
             tl.store(rounded + own, first)
-            tl.store(rounded + own + 1, second.to(tl.float16))
+            tl.store(rounded + own + 1, second)
             tl.store(rounded + own + 2, _round_up(error))
+            tl.store(rounded + own + 3, _round_up(missed))
 
 
 @triton.jit(do_not_specialize=["b", "m", "p"])
 def start(
-    queries, vectors, offsets, scales, gram, largest, last, plain, full_upper,
+    queries, vectors, offsets, scales, gram, usual, last, plain, full_upper,
     upper, lower, unit_of, bound, count, unbounded, active, b, m, p,
     HAS_LAST: tl.constexpr, HAS_GRAM: tl.constexpr, HALF: tl.constexpr,
     PK: tl.constexpr, MAIN: tl.constexpr, P2: tl.constexpr, BP: tl.constexpr,
@@ -258,7 +262,7 @@ def start(
     tl.store(full_upper + r * PK + j, row, mask=inside)
     scale = 1.0
     if HALF:
-        unit, error_unit = _units(gram, largest, p, PK, P2, HAS_GRAM)
+        unit, error_unit = _units(gram, usual, p, PK, P2, HAS_GRAM)
         s = tl.load(scales + j, mask=inside, other=1.0)
         scaled = q * s
         scale = _power_of_two(tl.max(tl.abs(scaled), 0))
@@ -273,8 +277,10 @@ def start(
         half = tl.where(j == p, of_offset.to(tl.float16), half)
         half = tl.where(j == p + 1, (of_offset / 2048).to(tl.float16), half)
         error = _round_up(tl.minimum(error, 50000.0))
-        tl.store(upper + r * PK + j, tl.where(j == p + 2, error, half), mask=inside)
-        tl.store(lower + r * PK + j, tl.where(j == p + 2, -error, half), mask=inside)
+        limit = tl.where(j == p + 2, error, (of_offset / 1024).to(tl.float16))
+        is_limit = (j == p + 2) | (j == p + 3)
+        tl.store(upper + r * PK + j, tl.where(is_limit, limit, half), mask=inside)
+        tl.store(lower + r * PK + j, tl.where(is_limit, -limit, half), mask=inside)
         # A row for which half precision has not the range is bounded by nothing.
         usable = (of_offset >= 2.0**-13) & (error.to(tl.float32) < 50000.0)
         scale = tl.where(usable, scale, -1.0)

@@ -101,7 +101,9 @@ def test_scarcity_first_parts_members_then_moves_candidates() -> None:
 @pytest.mark.parametrize("parameters", [{}, {"encoder_blocks": 1}])
 def test_candidates_in_host_memory_give_the_same_model(parameters: dict) -> None:
     x, y = table(3000)
-    common = {"max_epochs": 3, "device": "cuda", "random_state": 0, **parameters}
+    # Near ties may come in another order, and dropout falls on others then.
+    common = {"dropout": 0.0, "context_dropout": 0.0, "max_epochs": 3, **parameters}
+    common |= {"device": "cuda", "random_state": 0}
     here = TabRRegressor(**common).fit(x, y)
     device = torch.device("cuda")
     shape = {"n": 2400, "n_validation": 600, "row_bytes": 20, "d_in": 5, **parameters}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -62,10 +62,6 @@ class Lane:
             self._entered.callback(generator.graphsafe_set_state, before)
         return self
 
-    def replaying(self) -> AbstractContextManager[Any]:
-        """Return a context for replays alone, which draw no numbers: any thread's."""
-        return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
-
     @property
     def offset(self) -> int:
         """Tell how many random numbers were drawn."""
@@ -107,11 +103,6 @@ class Graphed:
         """Capture nothing yet."""
         self.function, self.lane = function, lane
         self.forget()
-
-    @property
-    def is_captured(self) -> bool:
-        """Tell whether all lengths seen so far are replayed."""
-        return bool(self.graphs) and self.graphs.keys() == self.n_eager.keys()
 
     def forget(self) -> None:
         """Drop the graphs: what the function computes has changed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -103,8 +102,7 @@ def fit_networks(
     runs = [_Run(job, n_rows, config, start) for job in jobs]
     running = runs
     bar = tqdm(desc=description, unit=" steps", disable=description is None)
-    # A thread each, as launching a graph takes the host a while.
-    with bar, ThreadPoolExecutor(len(runs), "tabr-lane") as pool:
+    with bar:
         try:
             for run in running:
                 run.ask(bar, out_of_time)
@@ -112,11 +110,7 @@ def fit_networks(
                 for run in running:
                     run.take_stock(out_of_time())
                     bar.set_postfix_str(_progress(runs))
-                    if run.finished:
-                        continue
-                    if len(runs) > 1 and run.only_replays:
-                        run.asked = pool.submit(run.ask, bar, out_of_time)
-                    else:
+                    if not run.finished:
                         run.ask(bar, out_of_time)
                 running = [run for run in running if not run.finished]
         except KeyboardInterrupt:
@@ -156,7 +150,6 @@ class _Run:
         self.history = History()
         self.finished = False
         self.best: list[Tensor] = []
-        self.asked: Future[None] | None = None
         with job.lane:
             self.total = first.new_zeros(())
             self.take_step = make_step(
@@ -164,16 +157,6 @@ class _Run:
             )
             self.outputs = Graphed(lambda _: self._outputs(), job.lane)
             self.nothing = torch.zeros(1, device=self.device)
-
-    @property
-    def only_replays(self) -> bool:
-        """Tell whether the next epoch touches nothing that lanes share.
-
-        Until all is captured random numbers are drawn from the one generator of the
-        device, which is lent to one lane at a time.
-        """
-        freezes = len(self.history.score) == self.config.freeze_after
-        return self.take_step.is_captured and self.outputs.is_captured and not freezes
 
     @torch.no_grad()
     def _outputs(self) -> Tensor:
@@ -185,7 +168,7 @@ class _Run:
         A GPU answers later: meanwhile others are asked, and its lanes stay filled.
         """
         config, job = self.config, self.job
-        with job.lane.replaying() if self.only_replays else job.lane:
+        with job.lane:
             if job.freeze is not None and (
                 len(self.history.score) == config.freeze_after
             ):
@@ -206,9 +189,6 @@ class _Run:
 
     def take_stock(self, out_of_time: bool) -> None:
         """Wait for what was asked for, and decide whether to go on."""
-        if self.asked is not None:
-            self.asked.result()
-            self.asked = None
         history, epoch = self.history, len(self.history.score)
         with self.job.lane:
             loss = float(self.total) / self.seen

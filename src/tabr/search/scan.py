@@ -113,7 +113,7 @@ class Scan:
         if b == 0 or m == 0:
             return Neighbors(position, found)
         m2 = max(16, triton.next_power_of_2(m))
-        length = max(2048, 8 * m2)
+        length = max(512, 4 * m2)
         padded = triton.cdiv(b, 128) * 128
         plain, full_upper = torch.empty(2, padded, self.width, device=device)
         upper, lower = torch.empty(

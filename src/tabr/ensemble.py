@@ -113,11 +113,13 @@ def ask_members(
     candidates: CandidateSet,
     arrays: Arrays,
     context_size: int,
+    recall_target: float | None = None,
 ) -> list[tuple[Output, Neighbors]]:
     """Return what each member says of the rows, and from which neighbours."""
     rows = Rows.from_arrays(arrays, candidates.labels.device)
+    of_search: dict[str, Any] = {"m": context_size, "recall_target": recall_target}
     return [
-        predict(member.index(candidates), candidates.labels, rows, context_size)
+        predict(member.index(candidates), candidates.labels, rows, **of_search)
         for member in members
     ]
 

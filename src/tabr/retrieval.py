@@ -10,7 +10,7 @@ from torch import Tensor
 from tabr.devices import has_triton
 from tabr.network import Context, Metric, Output, TabR
 from tabr.rows import Rows
-from tabr.search import Allowed, Neighbors, top
+from tabr.search import Allowed, Neighbors, best_of_bins, n_bins_for, top
 
 if TYPE_CHECKING:
     from tabr.search.scan import Scan
@@ -69,19 +69,25 @@ class PointIndex:
         exclude: Tensor | None = None,
         allowed: Allowed | None = None,
         last: Tensor | None = None,
+        recall_target: float | None = None,
     ) -> Neighbors:
         """Return the m nearest allowed candidates of points (b, p).
 
-        Neighbours that the points had before, (b, m) or -1, make it faster.
+        Neighbours that the points had before, (b, m) or -1, make it faster; so may a
+        share of neighbours that suffices. A scan stays exact, at no higher cost.
         """
         center = self.center.to(points.dtype)
         queries = self.network.queries(points, center, self.metric)
         queries = queries.to(self.vectors.dtype)
         if self.scan is not None and allowed is None and m <= _MOST:
             return self.scan.top(queries, m, exclude=exclude, last=last)
-        return top(
-            queries, self.vectors, self.offsets, m, exclude=exclude, allowed=allowed
-        )
+        n_bins = None
+        if self.scan is None:
+            n_bins = n_bins_for(recall_target, len(self.vectors), m)
+        data = queries, self.vectors, self.offsets, m
+        if n_bins is None:
+            return top(*data, exclude=exclude, allowed=allowed)
+        return best_of_bins(*data, n_bins, exclude=exclude, allowed=allowed)
 
 
 def _make_scan(vectors: Tensor) -> Scan | None:
@@ -105,7 +111,12 @@ def candidate_points(network: TabR, rows: Rows) -> Tensor:
 
 @torch.no_grad()
 def predict(
-    index: PointIndex, labels: Tensor, rows: Rows, m: int, last: Tensor | None = None
+    index: PointIndex,
+    labels: Tensor,
+    rows: Rows,
+    m: int,
+    last: Tensor | None = None,
+    recall_target: float | None = None,
 ) -> tuple[Output, Neighbors]:
     """Predict for rows that are no candidates; return also who their neighbours were.
 
@@ -121,7 +132,9 @@ def predict(
     for start in range(0, rows.n_rows, size):
         part = rows.take(slice(start, start + size)).in_precision(dtype)
         known = None if last is None else last[start : start + size]
-        found = index.neighbors(network.points(part), m, last=known)
+        found = index.neighbors(
+            network.points(part), m, last=known, recall_target=recall_target
+        )
         if known is not None:
             known.copy_(remembered(found))
         points = index.points[found.position].to(dtype)

@@ -136,19 +136,18 @@ def ask_members(
     candidates: CandidateSet,
     arrays: Arrays,
     context_size: int,
+    recall_target: float | None = None,
     rows_at_a_time: int | None = None,
 ) -> list[tuple[Output, Neighbors]]:
     """Return what each member says of the rows, and from which neighbours."""
     rows = Rows.from_arrays(arrays, candidates.labels.device)
-    labels = candidates.labels
+    how: dict[str, Any] = {
+        "m": context_size,
+        "recall_target": recall_target,
+        "rows_at_a_time": rows_at_a_time,
+    }
     return [
-        predict(
-            member.index(candidates),
-            labels,
-            rows,
-            context_size,
-            rows_at_a_time=rows_at_a_time,
-        )
+        predict(member.index(candidates), candidates.labels, rows, **how)
         for member in members
     ]
 

@@ -20,9 +20,17 @@ from tabr.training import History, Job, Loss, fit_networks, seeded
 class Contexts:
     """Neighbours of training rows among the training rows, never themselves."""
 
-    def __init__(self, network: TabR, rows: Rows, labels: Tensor, m: int) -> None:
+    def __init__(
+        self,
+        network: TabR,
+        rows: Rows,
+        labels: Tensor,
+        m: int,
+        recall_target: float | None = None,
+    ) -> None:
         """Make points that no training step can change once and for all."""
         self.network, self.rows, self.labels, self.m = network, rows, labels, m
+        self.recall_target = recall_target
         self.fixed: PointIndex | None = None
         if network.points_are_inputs:
             self.fixed = PointIndex(network, candidate_points(network, rows))
@@ -89,11 +97,17 @@ class Contexts:
         return PointIndex(self.network, every.detach(), metric)
 
     def _search(self, index: PointIndex, batch: Tensor) -> Neighbors:
-        points = take(index.points, batch)
-        if self.last is None:
-            return index.neighbors(points, self.m, exclude=batch)
-        found = index.neighbors(points, self.m, batch, last=self.last[batch])
-        self.last[batch] = found.position.int() if self.everybody else remembered(found)
+        last = None if self.last is None else self.last[batch]
+        found = index.neighbors(
+            take(index.points, batch),
+            self.m,
+            exclude=batch,
+            last=last,
+            recall_target=self.recall_target,
+        )
+        if self.last is not None:
+            known = found.position.int() if self.everybody else remembered(found)
+            self.last[batch] = known
         return found
 
     def _encode(self, index: Tensor) -> Tensor:
@@ -210,12 +224,19 @@ def fit_tabr(
         with lane:
             shape = config, n_num, n_bin, cardinalities, task, n_classes
             network = TabR(*shape).to(device)
-            contexts = Contexts(network, rows, labels, m)
+            contexts = Contexts(network, rows, labels, m, training.recall_target)
             last = no_memory(validation.n_rows, min(m, len(labels)), device)
 
         def evaluate() -> Tensor:
-            index = contexts.index()
-            output, _ = predict(index, labels, validation, m, last, rows_at_a_time)
+            output, _ = predict(
+                contexts.index(),
+                labels,
+                validation,
+                m,
+                last,
+                training.recall_target,
+                rows_at_a_time,
+            )
             return output.prediction
 
         loss = make_loss(contexts, task, weights)

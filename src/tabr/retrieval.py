@@ -10,7 +10,7 @@ from torch import Tensor
 from tabr.devices import has_triton
 from tabr.network import Context, Metric, Output, TabR
 from tabr.rows import Rows, take
-from tabr.search import Allowed, Neighbors, top
+from tabr.search import Allowed, Neighbors, best_of_bins, n_bins_for, top
 
 if TYPE_CHECKING:
     from tabr.search.scan import Scan
@@ -76,19 +76,25 @@ class PointIndex:
         exclude: Tensor | None = None,
         allowed: Allowed | None = None,
         last: Tensor | None = None,
+        recall_target: float | None = None,
     ) -> Neighbors:
         """Return the m nearest allowed candidates of points (b, p).
 
-        Neighbours that the points had before, (b, m) or -1, make it faster.
+        Neighbours that the points had before, (b, m) or -1, make it faster; so may a
+        share of neighbours that suffices. A scan stays exact, at no higher cost.
         """
         center = self.center.to(points)
         queries = self.network.queries(points, center, self.metric)
         queries = queries.to(self.vectors.dtype)
         if self.scan is not None and allowed is None and m <= _MOST:
             return self.scan.top(queries, m, exclude=exclude, last=last)
-        return top(
-            queries, self.vectors, self.offsets, m, exclude=exclude, allowed=allowed
-        )
+        n_bins = None
+        if self.scan is None:
+            n_bins = n_bins_for(recall_target, len(self.vectors), m)
+        data = queries, self.vectors, self.offsets, m
+        if n_bins is None:
+            return top(*data, exclude=exclude, allowed=allowed)
+        return best_of_bins(*data, n_bins, exclude=exclude, allowed=allowed)
 
 
 def _make_scan(vectors: Tensor) -> Scan | None:
@@ -119,6 +125,7 @@ def predict(
     rows: Rows,
     m: int,
     last: Tensor | None = None,
+    recall_target: float | None = None,
     rows_at_a_time: int | None = None,
 ) -> tuple[Output, Neighbors]:
     """Predict for rows that are no candidates; return also who their neighbours were.
@@ -136,7 +143,9 @@ def predict(
         part = rows.take(slice(start, start + size)).to(labels.device)
         part = part.in_precision(dtype)
         known = None if last is None else last[start : start + size]
-        found = index.neighbors(network.points(part), m, last=known)
+        found = index.neighbors(
+            network.points(part), m, last=known, recall_target=recall_target
+        )
         if known is not None:
             known.copy_(found.position)  # everybody found all
         points = take(index.points, found.position).to(dtype)

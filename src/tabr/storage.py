@@ -38,7 +38,7 @@ from torch.overrides import TorchFunctionMode
 from tabr import __version__
 from tabr.candidates import CandidateSet
 from tabr.cells import Cells
-from tabr.config import EmbeddingConfig, RetrievalConfig, network_config
+from tabr.config import EmbeddingConfig, RetrievalConfig, TrainingConfig, network_config
 from tabr.devices import choose_device
 from tabr.ensemble import Member, Target
 from tabr.frames import Preprocessor
@@ -234,6 +234,7 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
     model: Any = classes[header["estimator"]](**params, device=device)
     size = model.context_size
     _check(type(size) is int and size > 0, f"its context_size is {size!r:.20}")
+    TrainingConfig(recall_target=model.recall_target)  # refuses what is no share
     tensors = safetensors.load(contents[_TENSORS])
 
     def group(name: str) -> Arrays:

@@ -1,5 +1,6 @@
-"""Exact search: the m best candidates of each query, under a rule."""
+"""Search: the m best candidates of each query, under a rule; exact unless asked."""
 
+from tabr.search.approximate import best_of_bins, n_bins_for
 from tabr.search.exact import Allowed, Neighbors, top
 
-__all__ = ["Allowed", "Neighbors", "top"]
+__all__ = ["Allowed", "Neighbors", "best_of_bins", "n_bins_for", "top"]

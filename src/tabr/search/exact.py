@@ -57,20 +57,13 @@ def top(
     n_candidates = max(1, min(n, limit // n_rows))
     m = min(m, n)
     if b == 0 or m == 0:
-        empty = torch.empty(b, m, dtype=torch.int64, device=queries.device)
-        return Neighbors(empty, empty.bool())
+        return nobody(b, m, queries.device)
     parts = []
-    with _full_precision():
-        for rows in _slices(b, n_rows):
+    with full_precision():
+        for rows in slices(b, n_rows):
             best, position = queries[:0], queries[:0].long()
-            for part in _slices(n, n_candidates):
-                # Candidates that are kept elsewhere come here in parts.
-                near = vectors[part].to(queries.device)
-                score = _scores(queries[rows], near, offsets, part)
-                if exclude is not None:
-                    _forbid(score, exclude[rows] - part.start)
-                if allowed is not None:
-                    score.masked_fill_(~allowed(rows, part), -math.inf)
+            for part in slices(n, n_candidates):
+                score = scores(queries, vectors, offsets, rows, part, exclude, allowed)
                 score, index = _select(score, min(m, part.stop - part.start))
                 index = index + part.start
                 if part.start:
@@ -82,18 +75,38 @@ def top(
     return Neighbors(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
 
 
-def _slices(n: int, size: int) -> Iterator[slice]:
+def nobody(b: int, m: int, device: torch.device) -> Neighbors:
+    """Return room for neighbours, of whom none is found."""
+    empty = torch.zeros(b, m, dtype=torch.int64, device=device)
+    return Neighbors(empty, empty.bool())
+
+
+def slices(n: int, size: int) -> Iterator[slice]:
+    """Cut 0..n into slices of a size; the last may be shorter."""
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
 
 
-def _scores(
-    queries: Tensor, vectors: Tensor, offsets: Tensor | None, part: slice
+def scores(
+    queries: Tensor,
+    vectors: Tensor,
+    offsets: Tensor | None,
+    rows: slice,
+    part: slice,
+    exclude: Tensor | None,
+    allowed: Allowed | None,
 ) -> Tensor:
-    """Return scores (r, c) of a slice of the candidates."""
+    """Return scores (r, c) of a slice of each; -inf where a candidate may not be."""
+    near = vectors[part].to(queries.device)  # they may be kept elsewhere
     if offsets is None:
-        return queries @ vectors.T
-    return torch.addmm(offsets[part], queries, vectors.T)
+        score = queries[rows] @ near.T
+    else:
+        score = torch.addmm(offsets[part], queries[rows], near.T)
+    if exclude is not None:
+        _forbid(score, exclude[rows] - part.start)
+    if allowed is not None:
+        score.masked_fill_(~allowed(rows, part), -math.inf)
+    return score
 
 
 def _forbid(score: Tensor, position: Tensor) -> None:
@@ -128,7 +141,7 @@ def _select(score: Tensor, m: int) -> tuple[Tensor, Tensor]:
 
 
 @contextmanager
-def _full_precision() -> Iterator[None]:
+def full_precision() -> Iterator[None]:
     """Switch reduced-precision products off, and back to what the user had."""
     before = torch.get_float32_matmul_precision()
     if before == "highest":

@@ -4,8 +4,8 @@ T's last layer is linear and has no bias, so only the weighted sum of its hidden
 activations is needed: sum_i w_i Dropout(ReLU(W (p - p_i) + b)). That sum is (b, h)
 while the activations are (b, m, h), by far the largest tensor of a training step.
 On a CPU (`pairs_cpu`) they are made in chunks that stay in cache, and made again in the
-backward pass; on a GPU (`pairs_triton`) Triton kernels do the same in registers;
-elsewhere torch does it in one go.
+backward pass; on a GPU (`pairs_triton`) Triton kernels make them in registers and keep
+a bit of each; elsewhere torch does it in one go.
 """
 
 from __future__ import annotations

@@ -224,3 +224,29 @@ def test_context_change_is_recorded_when_asked_for(freeze_after: int | None) -> 
     )
     assert len(history.context_change) == len(history.score) - 1
     assert all(0 < change < 1 for change in history.context_change)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", CONFIGS)
+def test_networks_side_by_side_become_what_each_becomes_alone(name: str) -> None:
+    rows, labels = (part.to("cuda") for part in table(2000))
+
+    def fit(seeds: list[int]) -> list[list[float]]:
+        fitted = fit_tabr(
+            NetworkConfig(width=32, **CONFIGS[name]),
+            TrainingConfig(1e-3, batch_size=256, max_epochs=6),
+            "regression",
+            0,
+            rows,
+            labels,
+            None,
+            (),
+            16,
+            rows,
+            lambda output: -float((output.squeeze(-1) - labels).square().mean()),
+            seeds=seeds,
+        )
+        return [history.score for _, history in fitted]
+
+    assert fit([3, 4, 5]) == [fit([seed])[0] for seed in (3, 4, 5)]

@@ -147,8 +147,14 @@ def test_rules_are_applied_before_the_selection(
 
 
 @pytest.mark.parametrize("p", [2, 20])
-def test_ties_that_no_list_can_hold_are_broken_by_position(p: int) -> None:
+@pytest.mark.parametrize("n_listed", [128, 2048])
+def test_ties_that_no_list_can_hold_are_broken_by_position(
+    p: int, n_listed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Few distinct points: thousands of candidates tie at every bound."""
+    from tabr.search import scan
+
+    monkeypatch.setattr(scan, "_LISTED", n_listed)
     points, gram, own = problem(p)
     points = points[:8].repeat(N // 8 + 1, 1)[:N].contiguous()
     found = scan_of(points, gram).top(2 * points[own] @ gram, 32, exclude=own)
@@ -156,6 +162,22 @@ def test_ties_that_no_list_can_hold_are_broken_by_position(p: int) -> None:
     check(found, scores, 32, not_itself(own, N))
     twins = [[j for j in range(i % 8, N, 8) if j != i][:32] for i in own.tolist()]
     assert found.position.tolist() == twins
+
+
+@pytest.mark.parametrize("p", [8, 40])
+@pytest.mark.parametrize("n_listed", [128, 2048])
+def test_a_loose_bound_costs_time_but_no_neighbour(
+    p: int, n_listed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tabr.search import scan
+
+    monkeypatch.setattr(scan, "_LISTED", n_listed)
+    points, gram, own = problem(p)
+    far = scores_of(points, gram, points[own]).argsort(1)[:, N // 2 : N // 2 + 32]
+    found = scan_of(points, gram).top(
+        2 * points[own] @ gram, 32, exclude=own, last=far.int()
+    )
+    check(found, scores_of(points, gram, points[own]), 32, not_itself(own, N))
 
 
 @pytest.mark.parametrize("p", [8, 40])

@@ -76,10 +76,36 @@ def keys_of(scores, ids, ok):
 
 
 @triton.jit
+def nth_best(values, m):
+    """Return the m-th largest of integers, by bisection."""
+    least = tl.min(values, 0).to(tl.int64)  # at least m reach it
+    most = tl.max(values, 0).to(tl.int64) + 1  # fewer than m reach it
+    while most - least > 1:
+        middle = (least + most) >> 1
+        reached = tl.sum((values >= middle.to(tl.int32)).to(tl.int32), 0) >= m
+        least = tl.where(reached, middle, least)
+        most = tl.where(reached, most, middle)
+    return least.to(tl.int32)
+
+
+@triton.jit
+def _narrow(keys, kept, n, m, LIST: tl.constexpr):
+    """Copy the keys whose scores reach the m-th best; tell how many they are."""
+    i = tl.arange(0, LIST)
+    key = tl.load(keys + i, mask=i < n, other=_LOWEST)
+    score = (key >> 32).to(tl.int32)
+    reaches = (score >= nth_best(score, m)) & (i < n)
+    tl.store(kept + tl.cumsum(reaches.to(tl.int32), 0) - 1, key, mask=reaches)
+    tl.debug_barrier()  # others read what was written
+    return tl.sum(reaches.to(tl.int32), 0)
+
+
+@triton.jit
 def _best(keys, kept, n, m):
     """Write the best m of n keys elsewhere, best first; tell how many there are.
 
-    A key's place is the number of keys above it: no two are equal.
+    A key's place is the number of keys above it: no two are equal. That is quick for
+    few; many are narrowed first.
     """
     n_there = 0
     for first in range(0, n, 128):
@@ -136,7 +162,7 @@ def rank(
         return
     n_listed = tl.load(count + r)
     n_held = tl.minimum(n_listed, LIST)
-    query, own = queries + r * PK, keys + 2 * r * LIST
+    query, own = queries + r * PK, keys + 3 * r * LIST
     for first in range(0, n_held, 128):
         i = first + tl.arange(0, 128)
         ok = i < n_held
@@ -148,7 +174,11 @@ def rank(
         tl.store(own + i, keys_of(value, ids, ok), mask=i < n_held)
     tl.debug_barrier()
     best = own + LIST
-    n_best = _best(own, best, n_held, m)
+    if n_held > 2 * M2:
+        n_near = _narrow(own, own + 2 * LIST, n_held, m, LIST)
+        n_best = _best(own + 2 * LIST, best, n_near, m)
+    else:
+        n_best = _best(own, best, n_held, m)
     overflowed = n_listed > LIST
     if overflowed:
         worst = tl.load(best + m - 1)
@@ -171,8 +201,9 @@ def search_all(
     if tl.load(active + r) == 0:
         return
     row = r + tl.arange(0, 1)
-    query, own = queries + r * PK, keys + 2 * r * LIST
-    side = 0  # of the two lists: the other takes the best of this one
+    query, own = queries + r * PK, keys + 3 * r * LIST
+    near = own + 2 * LIST
+    side = 0  # of the first two lists: the other takes the best of this one
     n_kept = 0
     worst = tl.min(tl.full((16,), _LOWEST, tl.int64), 0)  # whom a new one must beat
     for first in range(0, n, M2):
@@ -192,8 +223,10 @@ def search_all(
             tl.debug_barrier()
             n_kept += n_new
             if n_kept > LIST - M2:
-                n_kept = _best(own + side, own + LIST - side, n_kept, m)
+                n_near = _narrow(own + side, near, n_kept, m, LIST)
+                n_kept = _best(near, own + LIST - side, n_near, m)
                 side = LIST - side
                 worst = tl.load(own + side + m - 1)
-    n_kept = _best(own + side, own + LIST - side, n_kept, m)
+    n_near = _narrow(own + side, near, n_kept, m, LIST)
+    n_kept = _best(near, own + LIST - side, n_near, m)
     _write(position, found, r, own + LIST - side, n_kept, m, M2)

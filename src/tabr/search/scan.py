@@ -18,6 +18,7 @@ _HALF_FROM = 17  # narrower points cost little in full precision
 _EXTRA = 4  # columns for an offset, in two parts, and for the limits of errors
 _PADDED = 256  # candidates come in whole tiles
 _PROGRAMS = 1056  # eight for each multiprocessor of a large GPU
+_LISTED = 2048  # candidates that may reach a row's bound, before it is tightened
 _CHUNKS = 32  # at most, of candidates that are put into bins together
 
 # Tiles as measured on one H200, for full and for half precision.
@@ -113,7 +114,7 @@ class Scan:
         if b == 0 or m == 0:
             return Neighbors(position, found)
         m2 = max(16, triton.next_power_of_2(m))
-        length = max(512, 4 * m2)
+        length = max(_LISTED, 4 * m2)
         padded = triton.cdiv(b, 128) * 128
         plain, full_upper = torch.empty(2, padded, self.width, device=device)
         upper, lower = torch.empty(
@@ -124,7 +125,7 @@ class Scan:
             3, padded, dtype=torch.int32, device=device
         )
         lists = torch.empty(padded, length, dtype=torch.int32, device=device)
-        keys = torch.empty(padded, 2 * length, dtype=torch.int64, device=device)
+        keys = torch.empty(padded, 3 * length, dtype=torch.int64, device=device)
         if rules is None:
             rules, n_rules = Rules(count, count, count, 0, 0), 0
         else:

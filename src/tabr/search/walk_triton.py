@@ -26,7 +26,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tabr.search.rank_triton import allowed, exact_scores, ordered, unordered
+from tabr.search.rank_triton import (
+    allowed,
+    exact_scores,
+    nth_best,
+    ordered,
+    unordered,
+)
 
 _HALF_ERROR = tl.constexpr(2.0**-11 + 2.0**-18)  # of rounding and of summing up
 _FULL_ERROR = tl.constexpr(2.0**-18)
@@ -344,15 +350,7 @@ def bound_by_bins(maxima, unit_of, wanted, bound, m, n_bins, SIZE: tl.constexpr)
         return
     i = tl.arange(0, SIZE)
     value = tl.load(maxima + r * n_bins + i, mask=i < n_bins, other=float("-inf"))
-    value = ordered(value)
-    least = tl.min(value, 0).to(tl.int64)  # at least m bins reach it
-    most = tl.max(value, 0).to(tl.int64) + 1  # fewer than m reach it
-    while most - least > 1:
-        middle = (least + most) >> 1
-        reached = tl.sum((value >= middle.to(tl.int32)).to(tl.int32), 0) >= m
-        least = tl.where(reached, middle, least)
-        most = tl.where(reached, most, middle)
-    found = _lowered(unordered(least.to(tl.int32)) * unit)
+    found = _lowered(unordered(nth_best(ordered(value), m)) * unit)
     tl.store(bound + r, tl.maximum(found, tl.load(bound + r)))
 
 

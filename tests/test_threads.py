@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tabr.threads import split_work
+from tabr.threads import one_thread, split_work
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
@@ -27,3 +27,16 @@ def test_an_error_in_a_thread_reaches_the_caller() -> None:
 
     with pytest.raises(RuntimeError, match="inside"):
         split_work(fail, 4)
+
+
+@pytest.mark.parametrize("when", [True, False])
+def test_one_thread_is_lent_and_given_back(when: bool) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyError), one_thread(when):
+            assert torch.get_num_threads() == (1 if when else 2)
+            raise KeyError
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

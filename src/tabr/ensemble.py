@@ -58,6 +58,8 @@ class Member:
             if points.device.type == "cpu":
                 network = copy.deepcopy(network).double()
             self._index = PointIndex(network, points)
+            if points.device.type == "cpu":
+                self._index.settle()
         return self._index
 
     def __getstate__(self) -> dict[str, Any]:

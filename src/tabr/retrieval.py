@@ -11,11 +11,13 @@ from tabr.devices import has_triton
 from tabr.network import Context, Metric, Output, TabR
 from tabr.rows import Rows, take
 from tabr.search import Allowed, Neighbors, best_of_bins, n_bins_for, top
+from tabr.threads import one_thread
 
 if TYPE_CHECKING:
     from tabr.search.scan import Scan
 
 _MOST = 512  # neighbours of a row that the kernels of a scan serve
+_FEW = 8  # rows whose prediction is too little work for threads
 _CHUNK = 65_536  # candidates that are encoded or moved at a time
 _ROWS = {"cpu": 256, "cuda": 4096}  # rows predicted at a time
 
@@ -43,6 +45,10 @@ class PointIndex:
         self.vectors = points - self.center
         self.scan = _make_scan(self.vectors)
         self.refresh(metric)
+
+    def settle(self) -> None:
+        """Lay the candidates out number by number: one query then reads one stream."""
+        self.vectors = self.vectors.T.contiguous().T
 
     @torch.no_grad()
     def refresh(self, metric: Metric | None = None) -> None:
@@ -136,8 +142,6 @@ def predict(
     """
     size = rows_at_a_time or _ROWS.get(labels.device.type, 1024)
     network, dtype = index.network, index.metric.key.dtype
-    if labels.is_floating_point():
-        labels = labels.to(dtype)
     outputs, neighbors = [], []
     for start in range(0, rows.n_rows, size):
         part = rows.take(slice(start, start + size)).to(labels.device)
@@ -149,8 +153,10 @@ def predict(
         if known is not None:
             known.copy_(found.position)  # everybody found all
         points = take(index.points, found.position).to(dtype)
-        context = Context(points, labels[found.position])
-        outputs.append(network(part, context, index.metric))
+        near = labels[found.position]
+        near = near.to(dtype) if near.is_floating_point() else near
+        with one_thread(part.n_rows <= _FEW):
+            outputs.append(network(part, Context(points, near), index.metric))
         neighbors.append(found)
     return (
         Output(*(torch.cat(parts) for parts in zip(*outputs, strict=True))),

@@ -152,6 +152,8 @@ def match_columns(
     inputs are all columns of fit, features those that were not ignored.
     """
     given = frame.columns.tolist()
+    if given == list(inputs):
+        return frame
     unnamed = given[0] == "x0" and given == default_names(len(given))
     known = set(given)
     absent = [name for name in used if name not in known]

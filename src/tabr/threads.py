@@ -8,8 +8,9 @@ all on a busy machine. Here each thread takes whole pieces through all operation
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Barrier
 from typing import TypeVar
 
@@ -19,6 +20,20 @@ T = TypeVar("T")
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
+
+
+@contextmanager
+def one_thread(when: bool) -> Iterator[None]:
+    """Let torch use one thread: for little work more would only wait for it."""
+    before = torch.get_num_threads()
+    if not when or before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def split_work(work: Callable[[range], T], n: int) -> list[T]:

@@ -89,12 +89,14 @@ def plan_memory(
     of_pair = 4 * (4 * p + 8) + (hidden // 8 if has_triton(device) else 8)
     if not is_cpu and not has_triton(device):
         of_pair += 16 * hidden  # activations that no kernel makes again
-    step = batch_size * (m * of_pair + 64 * (width + hidden)) + parameters
+    # Lists of candidates that may be near, with room to rank them.
+    of_list = 64_000 if has_triton(device) else 0
+    step = batch_size * (m * of_pair + 64 * (width + hidden) + of_list) + parameters
 
     def of_chunk(rows: int) -> int:
         most = 1 << (29 if is_cpu else 32)  # of scores held at a time
         scores = 0 if has_triton(device) else min(most, 8 * rows * n)
-        return rows * (m * 4 * (4 * p + 8) + 16 * hidden + 20_000) + scores
+        return rows * (m * 4 * (4 * p + 8) + 16 * hidden + of_list) + scores
 
     def total(together: int, rows: int, on_host: bool) -> int:
         if on_host:

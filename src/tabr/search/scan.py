@@ -35,7 +35,6 @@ _COLLECT = (
     {"BQ": 128, "BN": 128, "num_warps": 8, "num_stages": 2},
 )
 
-
 # The interpreter knows no assembler.
 PORTABLE = os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -107,98 +106,127 @@ class Scan:
             last: (b, m) int32, allowed candidates that bound the search from below,
                 or -1; the nearer they are the faster it is.
         """
-        b, device = len(queries), queries.device
         m = min(m, self.n)
-        position = torch.empty(b, m, dtype=torch.int64, device=device)
-        found = torch.empty(b, m, dtype=torch.bool, device=device)
-        if b == 0 or m == 0:
-            return Neighbors(position, found)
-        m2 = max(16, triton.next_power_of_2(m))
-        length = max(_LISTED, 4 * m2)
-        padded = triton.cdiv(b, 128) * 128
-        plain, full_upper = torch.empty(2, padded, self.width, device=device)
-        upper, lower = torch.empty(
-            2, padded, self.width, device=device, dtype=self.rounded.dtype
-        )
-        unit_of, bound = torch.empty(2, padded, device=device)
-        unbounded, active, count = torch.empty(
-            3, padded, dtype=torch.int32, device=device
-        )
-        lists = torch.empty(padded, length, dtype=torch.int32, device=device)
-        keys = torch.empty(padded, 3 * length, dtype=torch.int64, device=device)
-        if rules is None:
-            rules, n_rules = Rules(count, count, count, 0, 0), 0
-        else:
-            n_rules = len(rules.codes)
-        ruled = rules.codes, rules.low, rules.high
-        shape = self._shape()
-        of_walk: dict[str, Any] = {
-            **shape,
-            "N_RULES": n_rules,
-            "OUTSIDE": rules.outside,
-            "ENDS": rules.ends,
-        }
-        exact: dict[str, Any] = {**shape, "BP": min(32, self.main)}
-        del exact["BK"]
-        of_rules = {k: of_walk[k] for k in ("N_RULES", "OUTSIDE", "ENDS")}
-        has_own = exclude is not None
-        own = count if exclude is None else exclude
-
-        walk_triton.start[(padded,)](
-            queries.contiguous(), self.vectors, self.offsets, self.scales,
-            self._gram(), self.usual, count if last is None else last, plain,
-            full_upper, upper, lower, unit_of, bound, count, unbounded, active, b, m,
-            self.p, HAS_LAST=last is not None, HALF=self.half, M2=m2,
-            **self._metric(), **exact,
-        )  # fmt: skip
-
-        def bound_by_bins(wanted: Tensor) -> None:
-            tile = _BINS[self.half]
-            n_tiles = self.n_padded // tile["BN"]
-            per_program = triton.cdiv(n_tiles, min(_CHUNKS, n_tiles))
-            n_chunks = triton.cdiv(n_tiles, per_program)
-            n_bins = n_chunks * tile["BN"]
-            maxima = torch.empty(padded, n_bins, device=device)
-            walk_triton.best_of_bins[(padded // tile["BQ"], n_chunks)](
-                lower, self.rounded, *ruled, wanted, maxima, b, self.n, per_program,
-                n_tiles, HALF=self.half, **of_walk, **tile,
-            )  # fmt: skip
-            # The row itself may be the best of a bin.
-            walk_triton.bound_by_bins[(b,)](
-                maxima, unit_of, wanted, bound, m + has_own, n_bins,
-                SIZE=triton.next_power_of_2(max(n_bins, m) + 1),
-            )  # fmt: skip
-
-        def collect(half: bool) -> None:
-            tile = _COLLECT[half]
-            n_tiles = self.n_padded // tile["BN"]
-            n_groups = padded // tile["BQ"]
-            per_program = triton.cdiv(n_tiles, triton.cdiv(_PROGRAMS, n_groups))
-            walk_triton.collect[(n_groups, triton.cdiv(n_tiles, per_program))](
-                upper if half else full_upper,
-                self.rounded if half else self.vectors, *ruled, unit_of, bound,
-                active, count, lists, b, self.n, per_program, n_tiles, HALF=half,
-                LIST=length, PORTABLE=PORTABLE, **of_walk, **tile,
-            )  # fmt: skip
-            rank_triton.rank[(b,)](
-                plain, self.vectors, self.offsets, own, bound, active, count, lists,
-                keys, position, found, self.n, m, HAS_OWN=has_own, LIST=length, M2=m2,
-                **exact,
-            )  # fmt: skip
-
-        bound_by_bins(unbounded)
-        collect(self.half)
-        if last is not None:  # who is far from the last neighbours
-            bound_by_bins(active)
-            collect(self.half)
+        search = _Search(self, queries, m, exclude, rules)
+        if len(queries) == 0 or m == 0:
+            return search.result
+        search.start(last)
+        search.bound_by_bins(search.unbounded)
+        search.collect(self.half)
+        if last is not None:  # some may be far from their last neighbours
+            search.bound_by_bins(search.active)
+            search.collect(self.half)
         if self.half:
-            collect(False)
-        rank_triton.search_all[(b,)](
-            plain, self.vectors, self.offsets, own, *ruled, active, keys, position,
-            found, b, self.n, m, HAS_OWN=has_own, LIST=length, M2=m2, **exact,
-            **of_rules,
+            search.collect(half=False)
+        search.without_lists()
+        return search.result
+
+
+class _Search:
+    """One search: its steps, and what they leave for each other on the device.
+
+    Attributes:
+        result: What was found so far.
+        unbounded: (b,), whether a row had no last neighbours to bound it.
+        active: (b,), whether a row's neighbours are still to be found.
+    """
+
+    def __init__(
+        self,
+        scan: Scan,
+        queries: Tensor,
+        m: int,
+        exclude: Tensor | None,
+        rules: Rules | None,
+    ) -> None:
+        self.scan, self.queries, self.m = scan, queries.contiguous(), m
+        self.b, device = len(queries), queries.device
+        # Rows come in whole tiles, too.
+        self.n_padded = n = triton.cdiv(self.b, 128) * 128
+
+        def room(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.empty(*shape, dtype=dtype, device=device)
+
+        self.result = Neighbors(
+            room(self.b, m, dtype=torch.int64), room(self.b, m, dtype=torch.bool)
+        )
+        self.m2 = max(16, triton.next_power_of_2(m))
+        self.length = max(_LISTED, 4 * self.m2)
+        self.plain, self.full_upper = room(2, n, scan.width)
+        self.upper, self.lower = room(2, n, scan.width, dtype=scan.rounded.dtype)
+        self.unit_of, self.bound = room(2, n)
+        self.unbounded, self.active, self.count = room(3, n, dtype=torch.int32)
+        self.lists = room(n, self.length, dtype=torch.int32)
+        self.keys = room(n, 3 * self.length, dtype=torch.int64)
+        self.has_own = exclude is not None
+        self.own = self.count if exclude is None else exclude
+        n_rules = 0 if rules is None else len(rules.codes)
+        nothing = Rules(self.count, self.count, self.count, 0, 0)
+        *self.ruled, outside, ends = nothing if rules is None else rules
+        self.rules = {"N_RULES": n_rules, "OUTSIDE": outside, "ENDS": ends}
+        self.exact = {
+            "PK": scan.width,
+            "MAIN": scan.main,
+            "BP": min(32, scan.main),
+            "M2": self.m2,
+        }
+
+    def start(self, last: Tensor | None) -> None:
+        """Lay the queries out, and bound them by their last neighbours."""
+        scan = self.scan
+        walk_triton.start[(self.n_padded,)](
+            self.queries, scan.vectors, scan.offsets, scan.scales, scan._gram(),
+            scan.usual, self.count if last is None else last, self.plain,
+            self.full_upper, self.upper, self.lower, self.unit_of, self.bound,
+            self.count, self.unbounded, self.active, self.b, self.m, scan.p,
+            HAS_LAST=last is not None, HALF=scan.half, **scan._metric(), **self.exact,
         )  # fmt: skip
-        return Neighbors(position, found)
+
+    def bound_by_bins(self, wanted: Tensor) -> None:
+        """Bound the wanted rows by the best of bins."""
+        scan, tile = self.scan, _BINS[self.scan.half]
+        n_tiles = scan.n_padded // tile["BN"]
+        per_program = triton.cdiv(n_tiles, min(_CHUNKS, n_tiles))
+        n_chunks = triton.cdiv(n_tiles, per_program)
+        n_bins = n_chunks * tile["BN"]
+        maxima = self.bound.new_empty(self.n_padded, n_bins)
+        walk_triton.best_of_bins[(self.n_padded // tile["BQ"], n_chunks)](
+            self.lower, scan.rounded, *self.ruled, wanted, maxima, self.b, scan.n,
+            per_program, n_tiles, HALF=scan.half, **scan._shape(), **self.rules,
+            **tile,
+        )  # fmt: skip
+        # The row itself may be the best of a bin.
+        walk_triton.bound_by_bins[(self.b,)](
+            maxima, self.unit_of, wanted, self.bound, self.m + self.has_own, n_bins,
+            SIZE=triton.next_power_of_2(max(n_bins, self.m) + 1),
+        )  # fmt: skip
+
+    def collect(self, half: bool) -> None:
+        """List who may reach the bounds of active rows, and rank the listed."""
+        scan, tile = self.scan, _COLLECT[half]
+        n_tiles, n_groups = scan.n_padded // tile["BN"], self.n_padded // tile["BQ"]
+        per_program = triton.cdiv(n_tiles, triton.cdiv(_PROGRAMS, n_groups))
+        walk_triton.collect[(n_groups, triton.cdiv(n_tiles, per_program))](
+            self.upper if half else self.full_upper,
+            scan.rounded if half else scan.vectors, *self.ruled, self.unit_of,
+            self.bound, self.active, self.count, self.lists, self.b, scan.n,
+            per_program, n_tiles, HALF=half, LIST=self.length, PORTABLE=PORTABLE,
+            **scan._shape(), **self.rules, **tile,
+        )  # fmt: skip
+        rank_triton.rank[(self.b,)](
+            self.plain, scan.vectors, scan.offsets, self.own, self.bound, self.active,
+            self.count, self.lists, self.keys, *self.result, scan.n, self.m,
+            HAS_OWN=self.has_own, LIST=self.length, **self.exact,
+        )  # fmt: skip
+
+    def without_lists(self) -> None:
+        """Search for the rows that no list could hold."""
+        scan = self.scan
+        rank_triton.search_all[(self.b,)](
+            self.plain, scan.vectors, scan.offsets, self.own, *self.ruled, self.active,
+            self.keys, *self.result, self.b, scan.n, self.m, HAS_OWN=self.has_own,
+            LIST=self.length, **self.exact, **self.rules,
+        )  # fmt: skip
 
 
 def _widths(p: int) -> tuple[int, int]:

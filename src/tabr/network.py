@@ -296,7 +296,9 @@ class TabR(nn.Module):
                 found = torch.cat([own, found], 1)
 
         difference = point[:, None] - points  # (b, m, p)
-        similarity = self._similarity(point, points, difference, metric) * self.scale
+        similarity = self._similarity(point, points, difference, metric)
+        if self.scale != 1.0:
+            similarity = similarity * self.scale
         if found is not None:
             lowest = torch.finfo(similarity.dtype).min
             similarity = similarity.masked_fill(~found, lowest)

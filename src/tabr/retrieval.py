@@ -124,7 +124,6 @@ def candidate_points(network: TabR, rows: Rows) -> Tensor:
     return torch.cat(chunks)
 
 
-@torch.no_grad()
 def predict(
     index: PointIndex,
     labels: Tensor,
@@ -140,28 +139,31 @@ def predict(
     (b, m). Who asks for the same rows again and again gives `last` (b, m), int32,
     filled with -1 at first, where their neighbours are kept to find them faster.
     """
-    size = rows_at_a_time or _ROWS.get(labels.device.type, 1024)
-    network, dtype = index.network, index.metric.key.dtype
-    outputs, neighbors = [], []
-    for start in range(0, rows.n_rows, size):
-        part = rows.take(slice(start, start + size)).to(labels.device)
-        part = part.in_precision(dtype)
-        known = None if last is None else last[start : start + size]
-        found = index.neighbors(
-            network.points(part), m, last=known, recall_target=recall_target
+    few = rows.n_rows <= _FEW and labels.device.type == "cpu"
+    # Threads may not write into tensors of inference mode; few rows need none.
+    with torch.inference_mode() if few else torch.no_grad():
+        size = rows_at_a_time or _ROWS.get(labels.device.type, 1024)
+        network, dtype = index.network, index.metric.key.dtype
+        outputs, neighbors = [], []
+        for start in range(0, rows.n_rows, size):
+            part = rows.take(slice(start, start + size)).to(labels.device)
+            part = part.in_precision(dtype)
+            known = None if last is None else last[start : start + size]
+            found = index.neighbors(
+                network.points(part), m, last=known, recall_target=recall_target
+            )
+            if known is not None:
+                known.copy_(found.position)  # everybody found all
+            points = take(index.points, found.position).to(dtype)
+            near = labels[found.position]
+            near = near.to(dtype) if near.is_floating_point() else near
+            with one_thread(few):
+                outputs.append(network(part, Context(points, near), index.metric))
+            neighbors.append(found)
+        return (
+            Output(*(torch.cat(parts) for parts in zip(*outputs, strict=True))),
+            Neighbors(*(torch.cat(parts) for parts in zip(*neighbors, strict=True))),
         )
-        if known is not None:
-            known.copy_(found.position)  # everybody found all
-        points = take(index.points, found.position).to(dtype)
-        near = labels[found.position]
-        near = near.to(dtype) if near.is_floating_point() else near
-        with one_thread(part.n_rows <= _FEW):
-            outputs.append(network(part, Context(points, near), index.metric))
-        neighbors.append(found)
-    return (
-        Output(*(torch.cat(parts) for parts in zip(*outputs, strict=True))),
-        Neighbors(*(torch.cat(parts) for parts in zip(*neighbors, strict=True))),
-    )
 
 
 def no_memory(n: int, m: int, device: torch.device) -> Tensor | None:

@@ -54,12 +54,13 @@ class Member:
         """
         if self._index is None:
             points = candidate_points(self.network, candidates.rows)
-            network = self.network
-            if points.device.type == "cpu":
-                network = copy.deepcopy(network).double()
-            self._index = PointIndex(network, points)
-            if points.device.type == "cpu":
+            # Not where the points are: a GPU's may be kept in host memory.
+            if candidates.labels.device.type == "cpu":
+                network = copy.deepcopy(self.network).double()
+                self._index = PointIndex(network, points)
                 self._index.settle()
+            else:
+                self._index = PointIndex(self.network, points)
         return self._index
 
     def __getstate__(self) -> dict[str, Any]:

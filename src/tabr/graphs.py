@@ -35,12 +35,12 @@ class Lane:
         """
         self.device, self.captures, self._entered = device, captures, ExitStack()
         self.stream: torch.cuda.Stream | None = None
+        self._state: torch.Generator | None = None
         if device.type != "cuda":
             return
         self.stream = torch.cuda.Stream(device)
         self.stream.wait_stream(torch.cuda.current_stream(device))
         self.pool = torch.cuda.graph_pool_handle()
-        self._state: torch.Generator | None = None
         if seed is not None:
             self._state = self._generator().clone_state()
             self._state.manual_seed(seed)

@@ -44,6 +44,9 @@ class PointIndex:
         )
         self.vectors = points - self.center
         self.scan = _make_scan(self.vectors)
+        if self.scan is not None:  # it has a copy of its own: one is enough
+            n, p = self.vectors.shape
+            self.vectors = self.scan.vectors[:n, :p]
         self.refresh(metric)
 
     def settle(self) -> None:

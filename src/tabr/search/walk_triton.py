@@ -107,6 +107,23 @@ def _products(
 
 
 @triton.jit
+def _scores(
+    queries, vectors, q, rest, rows, columns, codes, low, high, b, n,
+    PK: tl.constexpr, MAIN: tl.constexpr, BK: tl.constexpr, BQ: tl.constexpr,
+    BN: tl.constexpr, HALF: tl.constexpr, N_RULES: tl.constexpr,
+    OUTSIDE: tl.constexpr, ENDS: tl.constexpr,
+):  # fmt: skip
+    """Return the products of a tile, -inf where a rule forbids a candidate."""
+    value = _products(
+        queries, vectors, q, rest, rows, columns, PK, MAIN, BK, BQ, BN, HALF
+    )
+    if N_RULES:
+        ok = allowed(rows, columns, codes, low, high, b, n, N_RULES, OUTSIDE, ENDS)
+        value = tl.where(ok, value, float("-inf"))
+    return value
+
+
+@triton.jit
 def _dot(a, b, total, HALF: tl.constexpr):
     if HALF:
         return tl.dot(a, b, total)
@@ -330,12 +347,10 @@ def best_of_bins(
     first = tl.program_id(1) * n_tiles
     for t in range(first, tl.minimum(first + n_tiles, n_tiles_in_all)):
         columns = t * BN + tl.arange(0, BN)
-        value = _products(
-            queries, vectors, q, rest, rows, columns, PK, MAIN, BK, BQ, BN, HALF
-        )
-        if N_RULES:
-            ok = allowed(rows, columns, codes, low, high, b, n, N_RULES, OUTSIDE, ENDS)
-            value = tl.where(ok, value, float("-inf"))
+        value = _scores(
+            queries, vectors, q, rest, rows, columns, codes, low, high, b, n,
+            PK, MAIN, BK, BQ, BN, HALF, N_RULES, OUTSIDE, ENDS,
+        )  # fmt: skip
         best = tl.maximum(best, value)
     bins = tl.program_id(1) * BN + tl.arange(0, BN)
     tl.store(maxima + rows[:, None] * tl.num_programs(1) * BN + bins[None, :], best)
@@ -384,12 +399,10 @@ def collect(
     first = tl.program_id(1) * n_tiles
     for t in range(first, tl.minimum(first + n_tiles, n_tiles_in_all)):
         columns = t * BN + tl.arange(0, BN)
-        value = _products(
-            queries, vectors, q, rest, rows, columns, PK, MAIN, BK, BQ, BN, HALF
-        )
-        if N_RULES:
-            ok = allowed(rows, columns, codes, low, high, b, n, N_RULES, OUTSIDE, ENDS)
-            value = tl.where(ok, value, float("-inf"))
+        value = _scores(
+            queries, vectors, q, rest, rows, columns, codes, low, high, b, n,
+            PK, MAIN, BK, BQ, BN, HALF, N_RULES, OUTSIDE, ENDS,
+        )  # fmt: skip
         if PORTABLE:
             hit = value >= least
             here = counts + tl.zeros((BQ, BN), tl.int32)

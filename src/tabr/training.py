@@ -101,7 +101,7 @@ def fit_networks(
 
     runs = [_Run(job, n_rows, config, start) for job in jobs]
     running = runs
-    bar = tqdm(desc=description, unit=" steps", disable=description is None)
+    bar = tqdm(desc=description, disable=description is None)
     with bar:
         try:
             for run in running:
@@ -178,7 +178,9 @@ class _Run:
             self.total.zero_()
             self.seen = 0
             order = torch.randperm(self.n_rows, generator=job.generator)
-            for batch in order.to(self.device).split(config.batch_size):
+            batches = order.to(self.device).split(config.batch_size)
+            bar.reset(len(batches))
+            for batch in batches:
                 self.take_step(batch)
                 self.seen += len(batch)
                 bar.update()

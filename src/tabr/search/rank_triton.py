@@ -150,15 +150,21 @@ def exact_scores(
     return total + tl.load(offsets + ids, mask=ok, other=0.0)
 
 
-@triton.jit(do_not_specialize=["n", "m"])
+@triton.jit(do_not_specialize=["n", "m", "p"])
 def rank(
-    queries, vectors, offsets, exclude, bound, active, count, lists, keys, position,
-    found, n, m, HAS_OWN: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr,
+    queries, vectors, offsets, exclude, rounded, upper, unit_of, bound, loose, state,
+    count, lists, keys, position, found, n, m, p, HAS_OWN: tl.constexpr,
+    MOST: tl.constexpr, AGAIN: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr,
     BP: tl.constexpr, M2: tl.constexpr, LIST: tl.constexpr,
 ):  # fmt: skip
-    """Take the best m of a row's list; raise the bound of a row that overflowed."""
+    """Take the best m of the list of a row that was walked: its state is at most MOST.
+
+    A row that overflowed has its bound raised; AGAIN allows another walk in half
+    precision.
+    """
     r = tl.program_id(0)
-    if tl.load(active + r) == 0:
+    waits_for = tl.load(state + r)
+    if (waits_for == 0) | (waits_for > MOST):
         return
     n_listed = tl.load(count + r)
     n_held = tl.minimum(n_listed, LIST)
@@ -179,54 +185,100 @@ def rank(
         n_best = _best(own + 2 * LIST, best, n_near, m)
     else:
         n_best = _best(own, best, n_held, m)
-    overflowed = n_listed > LIST
-    if overflowed:
+    waits_for = 0
+    if n_listed > LIST:
         worst = tl.load(best + m - 1)
-        tl.store(bound + r, unordered((worst >> 32).to(tl.int32)))
+        raised = unordered((worst >> 32).to(tl.int32))
+        raised = tl.maximum(raised, tl.load(bound + r))
+        tl.store(bound + r, raised)
         tl.store(count + r, 0)
+        # Who is listed here stands for who is not: about so many will be listed next.
+        ratio = n_listed.to(tl.float32) / LIST
+        is_loose = ratio * m > LIST // 2
+        tl.store(loose + r, is_loose.to(tl.int32))
+        waits_for = 2
+        if AGAIN:
+            limit = tl.load(upper + r * PK + p + 2).to(tl.float32)
+            limit = limit * tl.load(unit_of + r)
+            n_again = 0
+            for first in range(0, LIST, 128):
+                i = first + tl.arange(0, 128)
+                ids = tl.load(lists + r * LIST + i)
+                score = unordered((tl.load(own + i) >> 32).to(tl.int32))
+                error = tl.load(rounded + ids.to(tl.int64) * PK + p + 2)
+                may = score + limit * error.to(tl.float32) >= raised
+                n_again += tl.sum(may.to(tl.int32), 0)
+            if (ratio * n_again <= LIST // 2) & (not is_loose):
+                waits_for = 1
     else:
         _write(position, found, r, best, n_best, m, M2)
-    tl.store(active + r, overflowed.to(tl.int32))
+    tl.store(state + r, waits_for)
 
 
-@triton.jit(do_not_specialize=["b", "n", "m"])
-def search_all(
-    queries, vectors, offsets, exclude, codes, low, high, active, keys, position,
-    found, b, n, m, HAS_OWN: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr,
-    BP: tl.constexpr, M2: tl.constexpr, LIST: tl.constexpr, N_RULES: tl.constexpr,
-    OUTSIDE: tl.constexpr, ENDS: tl.constexpr,
+@triton.jit(do_not_specialize=["b", "n", "m", "share"])
+def search_share(
+    queries, vectors, offsets, exclude, codes, low, high, order, n_gathered, scratch,
+    keys, b, n, m, share, HAS_OWN: tl.constexpr, N_SHARES: tl.constexpr,
+    PK: tl.constexpr, MAIN: tl.constexpr, BP: tl.constexpr, M2: tl.constexpr,
+    LIST: tl.constexpr, N_RULES: tl.constexpr, OUTSIDE: tl.constexpr,
+    ENDS: tl.constexpr,
 ):  # fmt: skip
-    """Search for a row that no list could hold: slow, and without limits."""
-    r = tl.program_id(0)
-    if tl.load(active + r) == 0:
-        return
-    row = r + tl.arange(0, 1)
-    query, own = queries + r * PK, keys + 3 * r * LIST
+    """Find the best of shares of all candidates for gathered rows: without limits.
+
+    A program takes one share of one row after the other.
+    """
+    own = scratch + tl.program_id(0) * (3 * LIST)
     near = own + 2 * LIST
-    side = 0  # of the first two lists: the other takes the best of this one
-    n_kept = 0
-    worst = tl.min(tl.full((16,), _LOWEST, tl.int64), 0)  # whom a new one must beat
-    for first in range(0, n, M2):
-        ids = first + tl.arange(0, M2)
-        ok = tl.reshape(
-            allowed(row, ids, codes, low, high, b, n, N_RULES, OUTSIDE, ENDS), (M2,)
-        )
-        if HAS_OWN:
-            ok = ok & (ids != tl.load(exclude + r))
-        value = exact_scores(query, vectors, offsets, ids, ok, PK, MAIN, BP, M2)
-        new = keys_of(value, ids, ok)
-        better = (new > worst).to(tl.int32)
-        n_new = tl.sum(better, 0)
-        if n_new > 0:
-            at = own + side + n_kept + tl.cumsum(better, 0) - 1
-            tl.store(at, new, mask=better > 0)
-            tl.debug_barrier()
-            n_kept += n_new
-            if n_kept > LIST - M2:
-                n_near = _narrow(own + side, near, n_kept, m, LIST)
-                n_kept = _best(near, own + LIST - side, n_near, m)
-                side = LIST - side
-                worst = tl.load(own + side + m - 1)
-    n_near = _narrow(own + side, near, n_kept, m, LIST)
-    n_kept = _best(near, own + LIST - side, n_near, m)
-    _write(position, found, r, own + LIST - side, n_kept, m, M2)
+    n_tasks = tl.load(n_gathered) * N_SHARES
+    for task in range(tl.program_id(0), n_tasks, tl.num_programs(0)):
+        r = tl.load(order + task // N_SHARES)
+        row = r + tl.arange(0, 1)
+        query = queries + r * PK
+        begin = task % N_SHARES * share
+        side = 0  # of the first two lists: the other takes the best of this one
+        n_kept = 0
+        worst = tl.min(tl.full((16,), _LOWEST, tl.int64), 0)  # whom others must beat
+        for first in range(begin, tl.minimum(begin + share, n), M2):
+            ids = first + tl.arange(0, M2)
+            ok = tl.reshape(
+                allowed(row, ids, codes, low, high, b, n, N_RULES, OUTSIDE, ENDS),
+                (M2,),
+            )
+            ok = ok & (ids < begin + share)
+            if HAS_OWN:
+                ok = ok & (ids != tl.load(exclude + r))
+            value = exact_scores(query, vectors, offsets, ids, ok, PK, MAIN, BP, M2)
+            new = keys_of(value, ids, ok)
+            better = (new > worst).to(tl.int32)
+            n_new = tl.sum(better, 0)
+            if n_new > 0:
+                at = own + side + n_kept + tl.cumsum(better, 0) - 1
+                tl.store(at, new, mask=better > 0)
+                tl.debug_barrier()
+                n_kept += n_new
+                if n_kept > LIST - M2:
+                    n_near = _narrow(own + side, near, n_kept, m, LIST)
+                    n_kept = _best(near, own + LIST - side, n_near, m)
+                    side = LIST - side
+                    worst = tl.load(own + side + m - 1)
+        n_near = _narrow(own + side, near, n_kept, m, LIST)
+        found = keys + r * (3 * LIST) + task % N_SHARES * M2
+        n_found = _best(near, found, n_near, m)
+        i = tl.arange(0, M2)
+        tl.store(found + i, tl.full((M2,), _LOWEST, tl.int64), mask=i >= n_found)
+        tl.debug_barrier()  # the lists are used again
+
+
+@triton.jit(do_not_specialize=["m"])
+def merge_shares(
+    state, keys, position, found, m,
+    N_SHARES: tl.constexpr, M2: tl.constexpr, LIST: tl.constexpr,
+):  # fmt: skip
+    """Take the best m of what the shares gave for a row that was searched so."""
+    r = tl.program_id(0)
+    if tl.load(state + r) == 0:
+        return
+    own = keys + r * (3 * LIST)
+    n_near = _narrow(own, own + LIST, N_SHARES * M2, m, LIST)
+    n_best = _best(own + LIST, own + 2 * LIST, n_near, m)
+    _write(position, found, r, own + 2 * LIST, n_best, m, M2)

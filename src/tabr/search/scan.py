@@ -10,7 +10,7 @@ import torch.nn.functional as F
 import triton
 from torch import Tensor
 
-from tabr.search import rank_triton, walk_triton
+from tabr.search import layout_triton, rank_triton, walk_triton
 from tabr.search.exact import Neighbors
 from tabr.search.rank_triton import Rules
 
@@ -18,12 +18,15 @@ _HALF_FROM = 17  # narrower points cost little in full precision
 _EXTRA = 4  # columns for an offset, in two parts, and for the limits of errors
 _PADDED = 256  # candidates come in whole tiles
 _PROGRAMS = 1056  # eight for each multiprocessor of a large GPU
+_PREPARING = 264  # programs: each reads the metric
+_GATHERED = 528  # programs for each group of gathered rows
 _LISTED = 2048  # candidates that may reach a row's bound, before it is tightened
+_SHARING = 264  # programs that search without lists
 _CHUNKS = 32  # at most, of candidates that are put into bins together
 
 # Tiles as measured on one H200, for full and for half precision.
-_PREPARE = (  # narrow, wide
-    {"BN": 64, "num_warps": 4, "num_stages": 2},
+_PREPARE = (  # of one block of columns, of several
+    {"BN": 64, "num_warps": 4, "num_stages": 1},
     {"BN": 128, "num_warps": 8, "num_stages": 1},
 )
 _BINS = (
@@ -67,9 +70,9 @@ class Scan:
         """Take over a metric: gram (p, p), or None for products."""
         self.gram = None if gram is None else gram.contiguous()
         self.offsets = self.vectors.new_empty(self.n_padded)
-        tile = _PREPARE[self.main >= 64]
+        tile = _PREPARE[self.main > 128]
         n_blocks = self.n_padded // tile["BN"]
-        walk_triton.prepare[(min(n_blocks, _PROGRAMS),)](
+        layout_triton.prepare[(min(n_blocks, _PREPARING),)](
             self.vectors, self.rounded, self.scales, self._gram(), self.usual,
             self.offsets, self.n, self.p, n_blocks, HALF=self.half, **self._shape(),
             **self._metric(), **tile,
@@ -111,13 +114,15 @@ class Scan:
         if len(queries) == 0 or m == 0:
             return search.result
         search.start(last)
-        search.bound_by_bins(search.unbounded)
+        search.bound_by_bins(self.half)
         search.collect(self.half)
-        if last is not None:  # some may be far from their last neighbours
-            search.bound_by_bins(search.active)
-            search.collect(self.half)
         if self.half:
-            search.collect(half=False)
+            search.gather(1)
+            search.collect(half=True)
+        search.gather(2)
+        if self.half or _may_be_loose(self.n, m, search.length):
+            search.bound_by_bins(half=False)
+        search.collect(half=False)
         search.without_lists()
         return search.result
 
@@ -127,8 +132,9 @@ class _Search:
 
     Attributes:
         result: What was found so far.
-        unbounded: (b,), whether a row had no last neighbours to bound it.
-        active: (b,), whether a row's neighbours are still to be found.
+        state: (b,), which walk a row waits for: 0 none, 1 any, 2 in full precision.
+        loose: (b,), whether its bound is too low for a walk.
+        order: The rows of the next walk, -1 for nobody; all at first.
     """
 
     def __init__(
@@ -152,10 +158,14 @@ class _Search:
         )
         self.m2 = max(16, triton.next_power_of_2(m))
         self.length = max(_LISTED, 4 * self.m2)
-        self.plain, self.full_upper = room(2, n, scan.width)
-        self.upper, self.lower = room(2, n, scan.width, dtype=scan.rounded.dtype)
+        self.plain, *self.full = room(3, n, scan.width)  # queries; upper, lower
+        self.rounded = self.full
+        if scan.half:
+            self.rounded = [*room(2, n, scan.width, dtype=torch.float16)]
         self.unit_of, self.bound = room(2, n)
-        self.unbounded, self.active, self.count = room(3, n, dtype=torch.int32)
+        self.loose, self.state, self.order, self.count = room(4, n, dtype=torch.int32)
+        self.n_gathered = room(1, dtype=torch.int32)
+        self.is_gathered = False
         self.lists = room(n, self.length, dtype=torch.int32)
         self.keys = room(n, 3 * self.length, dtype=torch.int64)
         self.has_own = exclude is not None
@@ -174,59 +184,91 @@ class _Search:
     def start(self, last: Tensor | None) -> None:
         """Lay the queries out, and bound them by their last neighbours."""
         scan = self.scan
-        walk_triton.start[(self.n_padded,)](
+        layout_triton.start[(self.n_padded,)](
             self.queries, scan.vectors, scan.offsets, scan.scales, scan._gram(),
-            scan.usual, self.count if last is None else last, self.plain,
-            self.full_upper, self.upper, self.lower, self.unit_of, self.bound,
-            self.count, self.unbounded, self.active, self.b, self.m, scan.p,
+            scan.usual, self.count if last is None else last, self.plain, *self.full,
+            *self.rounded, self.unit_of, self.bound, self.count, self.loose,
+            self.state, self.order, self.b, self.m, scan.p,
             HAS_LAST=last is not None, HALF=scan.half, **scan._metric(), **self.exact,
         )  # fmt: skip
 
-    def bound_by_bins(self, wanted: Tensor) -> None:
-        """Bound the wanted rows by the best of bins."""
-        scan, tile = self.scan, _BINS[self.scan.half]
+    def gather(self, most: int) -> None:
+        """Let the next walks take only rows whose state is at most this."""
+        self.is_gathered = True
+        walk_triton.gather[(1,)](
+            self.state,
+            self.order,
+            self.n_gathered,
+            self.n_padded,
+            MOST=most,
+            BLOCK=1024,
+        )
+
+    def bound_by_bins(self, half: bool) -> None:
+        """Bound loose rows by the best of bins."""
+        scan, tile = self.scan, _BINS[half]
         n_tiles = scan.n_padded // tile["BN"]
         per_program = triton.cdiv(n_tiles, min(_CHUNKS, n_tiles))
         n_chunks = triton.cdiv(n_tiles, per_program)
         n_bins = n_chunks * tile["BN"]
         maxima = self.bound.new_empty(self.n_padded, n_bins)
+        _, queries = self.rounded if half else self.full
         walk_triton.best_of_bins[(self.n_padded // tile["BQ"], n_chunks)](
-            self.lower, scan.rounded, *self.ruled, wanted, maxima, self.b, scan.n,
-            per_program, n_tiles, HALF=scan.half, **scan._shape(), **self.rules,
-            **tile,
+            queries, scan.rounded if half else scan.vectors, *self.ruled, self.order,
+            self.loose, maxima, self.b, scan.n, per_program, n_tiles,
+            HALF=half, **scan._shape(), **self.rules, **tile,
         )  # fmt: skip
         # The row itself may be the best of a bin.
         walk_triton.bound_by_bins[(self.b,)](
-            maxima, self.unit_of, wanted, self.bound, self.m + self.has_own, n_bins,
+            maxima, self.unit_of, self.order, self.state, self.loose, self.bound,
+            self.m + self.has_own, n_bins, HALF=half,
             SIZE=triton.next_power_of_2(max(n_bins, self.m) + 1),
         )  # fmt: skip
 
     def collect(self, half: bool) -> None:
-        """List who may reach the bounds of active rows, and rank the listed."""
+        """List who may reach the bounds of rows, and rank the listed."""
         scan, tile = self.scan, _COLLECT[half]
         n_tiles, n_groups = scan.n_padded // tile["BN"], self.n_padded // tile["BQ"]
-        per_program = triton.cdiv(n_tiles, triton.cdiv(_PROGRAMS, n_groups))
+        # Gathered rows fill few groups, which should fill the device nevertheless.
+        n_programs = _GATHERED if self.is_gathered else _PROGRAMS // n_groups
+        per_program = triton.cdiv(n_tiles, max(1, n_programs))
+        upper, _ = self.rounded if half else self.full
         walk_triton.collect[(n_groups, triton.cdiv(n_tiles, per_program))](
-            self.upper if half else self.full_upper,
-            scan.rounded if half else scan.vectors, *self.ruled, self.unit_of,
-            self.bound, self.active, self.count, self.lists, self.b, scan.n,
-            per_program, n_tiles, HALF=half, LIST=self.length, PORTABLE=PORTABLE,
-            **scan._shape(), **self.rules, **tile,
+            upper, scan.rounded if half else scan.vectors, *self.ruled, self.unit_of,
+            self.bound, self.order, self.state, self.count, self.lists, self.b,
+            scan.n, per_program, n_tiles, HALF=half,
+            LIST=self.length, PORTABLE=PORTABLE, **scan._shape(), **self.rules, **tile,
         )  # fmt: skip
         rank_triton.rank[(self.b,)](
-            self.plain, scan.vectors, scan.offsets, self.own, self.bound, self.active,
-            self.count, self.lists, self.keys, *self.result, scan.n, self.m,
-            HAS_OWN=self.has_own, LIST=self.length, **self.exact,
+            self.plain, scan.vectors, scan.offsets, self.own, scan.rounded, upper,
+            self.unit_of, self.bound, self.loose, self.state, self.count, self.lists,
+            self.keys, *self.result, scan.n, self.m, scan.p, HAS_OWN=self.has_own,
+            MOST=1 if half else 2, AGAIN=half and not self.is_gathered,
+            LIST=self.length, **self.exact,
         )  # fmt: skip
 
     def without_lists(self) -> None:
         """Search for the rows that no list could hold."""
         scan = self.scan
-        rank_triton.search_all[(self.b,)](
-            self.plain, scan.vectors, scan.offsets, self.own, *self.ruled, self.active,
-            self.keys, *self.result, self.b, scan.n, self.m, HAS_OWN=self.has_own,
-            LIST=self.length, **self.exact, **self.rules,
+        self.gather(2)
+        n_shares = self.length // self.m2
+        share = triton.cdiv(scan.n, n_shares)
+        scratch = self.keys.new_empty(_SHARING, 3 * self.length)
+        rank_triton.search_share[(_SHARING,)](
+            self.plain, scan.vectors, scan.offsets, self.own, *self.ruled, self.order,
+            self.n_gathered, scratch, self.keys, self.b, scan.n, self.m, share,
+            HAS_OWN=self.has_own, N_SHARES=n_shares, LIST=self.length, **self.exact,
+            **self.rules,
         )  # fmt: skip
+        rank_triton.merge_shares[(self.b,)](
+            self.state, self.keys, *self.result, self.m, N_SHARES=n_shares,
+            M2=self.m2, LIST=self.length,
+        )  # fmt: skip
+
+
+def _may_be_loose(n: int, m: int, length: int) -> bool:
+    """Tell whether n candidates can make a row loose after its list overflowed."""
+    return n / length * m > length // 2
 
 
 def _widths(p: int) -> tuple[int, int]:

@@ -5,20 +5,18 @@ the neighbours the row had before, scored under today's metric; for a row withou
 from the best of bins of a first walk over all candidates. One walk then *collects*
 whoever may reach the bound, usually little more than m, and those are *ranked* exactly.
 
-The walk may use half precision. A score then comes with a rigorous limit of its error,
-so that nobody is missed: rounding moves <q, v> by at most
+The walk may use half precision; `layout_triton` says why nobody is missed. It does
+nothing with a score but compare it.
 
-    |q / D| |D (v - v')| + |D v| |(q - q') / D|,    for any positive diagonal D.
+A row whose list overflows has its bound raised by what was collected. Such rows are
+gathered, so that few of them cost little, and walked again: in half precision where
+that promises a shorter list, then in full precision; a row that still overflows, which
+takes hundreds of ties, is searched by a kernel that needs no list. All of this happens
+on the device, and kernels end at once where they have nothing to do. Among equal scores
+the lower position wins, so results do not depend on the order of collection.
 
-Both the offset of a candidate and this limit are linear in something of the row times
-something of the candidate: they ride along as further columns of the product, so a
-walk does nothing with a score but compare it.
-
-A row whose list overflows has its bound raised by what was collected and is walked
-again, the last time in full precision; a row that still overflows, which takes hundreds
-of ties, is searched by a kernel that needs no list. All of this happens on the device,
-and kernels end at once where they have nothing to do. Among equal scores the lower
-position wins, so results do not depend on the order of collection.
+A row's *state* says which walk it waits for: 0 none, 1 any, 2 one in full precision. It
+is *loose* if its bound is too low for a walk and bins must come first.
 """
 
 from __future__ import annotations
@@ -26,17 +24,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tabr.search.rank_triton import (
-    allowed,
-    exact_scores,
-    nth_best,
-    ordered,
-    unordered,
-)
-
-_HALF_ERROR = tl.constexpr(2.0**-11 + 2.0**-18)  # of rounding and of summing up
-_FULL_ERROR = tl.constexpr(2.0**-18)
-_LEAST_BOUND = tl.constexpr(-1e29)  # who must not be taken scores less
+from tabr.search.layout_triton import LEAST_BOUND
+from tabr.search.rank_triton import allowed, nth_best, ordered, unordered
 
 # Four scores at a time: compare with the bound, and list those few that reach it. The
 # same in Triton's own words (`PORTABLE`) costs a hundred instructions for each score.
@@ -142,205 +131,41 @@ def _tiles(queries, rows, PK: tl.constexpr, MAIN: tl.constexpr, BK: tl.constexpr
         return q, q
 
 
-@triton.jit
-def _truncate(x):
-    """Clear the bits that a TF32 product does not read."""
-    return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+@triton.jit(do_not_specialize=["n"])
+def gather(state, order, n_gathered, n, MOST: tl.constexpr, BLOCK: tl.constexpr):
+    """List the rows whose state is at most MOST, and -1 for nobody; one program."""
+    n_found = 0
+    for first in range(0, n, BLOCK):
+        r = first + tl.arange(0, BLOCK)
+        waits_for = tl.load(state + r, mask=r < n, other=0)
+        wanted = ((waits_for > 0) & (waits_for <= MOST)).to(tl.int32)
+        at = n_found + tl.cumsum(wanted, 0) - 1
+        tl.store(order + at, r, mask=wanted > 0)
+        n_found += tl.sum(wanted, 0)
+    tl.store(n_gathered, n_found)
+    for first in range(0, n, BLOCK):
+        i = first + tl.arange(0, BLOCK)
+        tl.store(order + i, -1, mask=(i >= n_found) & (i < n))
 
 
 @triton.jit
-def _round_up(x):
-    """Round to half precision, never down."""
-    return tl.maximum(x * (1.0 + 2.0**-9), 2.0**-14).to(tl.float16)
-
-
-@triton.jit
-def _power_of_two(x):
-    """Return a power of two above x: dividing by it rounds nothing."""
-    exponent = (x.to(tl.int32, bitcast=True) >> 23) + 1
-    return (exponent << 23).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def _balance(gram, j, p, P2: tl.constexpr, HAS_GRAM: tl.constexpr):
-    """Return the squares of D, zero beyond p: the metric's own scales of columns."""
-    if HAS_GRAM:
-        every = tl.arange(0, P2)
-        most = tl.max(tl.load(gram + every * (p + 1), mask=every < p, other=0.0), 0)
-        d2 = tl.load(gram + j * (p + 1), mask=j < p, other=0.0)
-        return tl.where(j < p, tl.maximum(d2, most * 1e-12 + 1e-30), 0.0)
-    else:
-        return tl.where(j < p, 1.0, 0.0)
-
-
-@triton.jit
-def _units(gram, usual, p, PK: tl.constexpr, P2: tl.constexpr, HAS_GRAM: tl.constexpr):
-    """Return units of offsets and of errors that suit half precision.
-
-    Offsets far beyond the unit lose precision, which their limits tell.
-    """
-    j = tl.arange(0, P2)
-    d2 = _balance(gram, j, p, P2, HAS_GRAM)
-    size = tl.load(usual + j, mask=j < PK, other=0.0)
-    reach = tl.sum(tl.sqrt(d2) * size, 0)
-    return (
-        _power_of_two(reach * reach + 1e-30),
-        _power_of_two(tl.sqrt(tl.sum(d2 * size * size, 0)) * 2.0**-10 + 1e-30),
-    )
-
-
-@triton.jit(do_not_specialize=["n", "p", "n_blocks"])
-def prepare(
-    vectors, rounded, scales, gram, usual, offsets, n, p, n_blocks,
-    HAS_GRAM: tl.constexpr, HALF: tl.constexpr, PK: tl.constexpr,
-    MAIN: tl.constexpr, BK: tl.constexpr, P2: tl.constexpr, BN: tl.constexpr,
-):  # fmt: skip
-    """Write each candidate's offset -v'Av and the limit of its errors.
-
-    With v = h + l, where h has the bits that a TF32 product reads, v'Av is
-    (h + 2 l)'A h up to l'Al, which float32 would not see; A takes two products.
-    """
-    k = tl.arange(0, BK)
-    unit, error_unit = _units(gram, usual, p, PK, P2, HAS_GRAM)
-    if MAIN == BK:  # stays for all blocks
-        d2 = _balance(gram, k, p, P2, HAS_GRAM)[None, :]
-    if HAS_GRAM and MAIN == BK:
-        inside = (k < p)[:, None] & (k < p)[None, :]
-        whole = tl.load(gram + k[:, None] * p + k[None, :], mask=inside, other=0.0)
-        high = _truncate(whole)
-        low = whole - high
-    for block in range(tl.program_id(0), n_blocks, tl.num_programs(0)):
-        i = block * BN + tl.arange(0, BN)
-        at = i.to(tl.int64)[:, None] * PK
-        offset = tl.zeros((BN,), tl.float32)
-        squares = tl.zeros((BN,), tl.float32)
-        lost = tl.zeros((BN,), tl.float32)
-        for start in tl.static_range(0, MAIN, BK):
-            j = start + k
-            v = tl.where((j < p)[None, :], tl.load(vectors + at + j[None, :]), 0.0)
-            if MAIN != BK:
-                d2 = _balance(gram, j, p, P2, HAS_GRAM)[None, :]
-            squares += tl.sum(d2 * v * v, 1)
-            if HALF:
-                s = tl.load(scales + j)[None, :]
-                gone = v - (v / s).to(tl.float16).to(tl.float32) * s
-                lost += tl.sum(d2 * gone * gone, 1)
-            if HAS_GRAM:
-                read = _truncate(v)
-                product = tl.zeros((BN, BK), tl.float32)
-                if MAIN == BK:
-                    product = tl.dot(read, high, product, input_precision="tf32")
-                    product = tl.dot(read, low, product, input_precision="tf32")
-                else:
-                    for begin in range(0, MAIN, BK):
-                        c = begin + k
-                        u = tl.load(vectors + at + c[None, :])
-                        u = _truncate(tl.where((c < p)[None, :], u, 0.0))
-                        both = (c < p)[:, None] & (j < p)[None, :]
-                        a = tl.load(
-                            gram + c[:, None] * p + j[None, :], mask=both, other=0.0
-                        )
-                        top = _truncate(a)
-                        product = tl.dot(u, top, product, input_precision="tf32")
-                        product = tl.dot(u, a - top, product, input_precision="tf32")
-                offset -= tl.sum(product * (2 * v - read), 1)
-        size = tl.sqrt(squares)
-        there = i < n
-        tl.store(offsets + i, tl.where(there, offset, -1e30))
-        own = i.to(tl.int64) * PK + p
-        tl.store(vectors + own, tl.where(there, offset, -1e30))
-        tl.store(vectors + own + 1, size)
-        if HALF:
-            part = tl.where(there, offset / unit, -60000.0)
-            first = tl.maximum(part, -60000.0).to(tl.float16)
-            rest = part - first.to(tl.float32)
-            second = tl.maximum(rest * 2048, -60000.0).to(tl.float16)
-            missed = tl.abs(rest - second.to(tl.float32) / 2048) * 1024
-            error = (tl.sqrt(lost) + size * _HALF_ERROR) / error_unit
-            tl.store(rounded + own, first)
-            tl.store(rounded + own + 1, second)
-            tl.store(rounded + own + 2, _round_up(error))
-            tl.store(rounded + own + 3, _round_up(missed))
-
-
-@triton.jit(do_not_specialize=["b", "m", "p"])
-def start(
-    queries, vectors, offsets, scales, gram, usual, last, plain, full_upper,
-    upper, lower, unit_of, bound, count, unbounded, active, b, m, p,
-    HAS_LAST: tl.constexpr, HAS_GRAM: tl.constexpr, HALF: tl.constexpr,
-    PK: tl.constexpr, MAIN: tl.constexpr, P2: tl.constexpr, BP: tl.constexpr,
-    M2: tl.constexpr,
-):  # fmt: skip
-    """Lay out a row's query for the walks, and bound it by its last neighbours."""
-    r = tl.program_id(0)
-    j = tl.arange(0, P2)
-    inside = j < PK
-    q = tl.load(queries + r * p + j, mask=(j < p) & (r < b), other=0.0)
-    d2 = tl.where(j < p, _balance(gram, j, p, P2, HAS_GRAM), 1.0)
-    norm = tl.sqrt(tl.sum(q * q / d2, 0))
-    tl.store(plain + r * PK + j, q, mask=inside)
-    error = norm * _FULL_ERROR
-    with_offset = tl.where(j == p, 1.0, q)
-    row = tl.where(j == p + 1, error, with_offset)
-    tl.store(full_upper + r * PK + j, row, mask=inside)
-    scale = 1.0
-    if HALF:
-        unit, error_unit = _units(gram, usual, p, PK, P2, HAS_GRAM)
-        s = tl.load(scales + j, mask=inside, other=1.0)
-        scaled = q * s
-        scale = _power_of_two(tl.max(tl.abs(scaled), 0))
-        scale = tl.maximum(scale, unit * 2.0**-15)
-        half = (scaled / scale).to(tl.float16)
-        rest = q - half.to(tl.float32) * scale / tl.load(
-            scales + j, mask=inside, other=1.0
-        )
-        lost = tl.sqrt(tl.sum(rest * rest / d2, 0))
-        of_offset = unit / scale
-        error = tl.maximum(norm, lost / _HALF_ERROR) * error_unit / scale
-        half = tl.where(j == p, of_offset.to(tl.float16), half)
-        half = tl.where(j == p + 1, (of_offset / 2048).to(tl.float16), half)
-        error = _round_up(tl.minimum(error, 50000.0))
-        limit = tl.where(j == p + 2, error, (of_offset / 1024).to(tl.float16))
-        is_limit = (j == p + 2) | (j == p + 3)
-        tl.store(upper + r * PK + j, tl.where(is_limit, limit, half), mask=inside)
-        tl.store(lower + r * PK + j, tl.where(is_limit, -limit, half), mask=inside)
-        # A row for which half precision has not the range is bounded by nothing.
-        usable = (of_offset >= 2.0**-13) & (error.to(tl.float32) < 50000.0)
-        scale = tl.where(usable, scale, -1.0)
-    else:
-        tl.store(
-            lower + r * PK + j, tl.where(j == p + 1, -error, with_offset), mask=inside
-        )
-    tl.store(unit_of + r, scale)
-    tl.store(count + r, 0)
-    least = tl.where(r < b, _LEAST_BOUND, 0.0)
-    there = (r < b).to(tl.int32)
-    free = there
-    if HAS_LAST:
-        i = tl.arange(0, M2)
-        ids = tl.load(last + r * m + i, mask=(i < m) & (r < b), other=-1)
-        ok = ids >= 0
-        if tl.sum(ok.to(tl.int32), 0) == m:
-            tl.debug_barrier()  # the query is read again, by all threads
-            query = plain + r * PK
-            value = exact_scores(query, vectors, offsets, ids, ok, PK, MAIN, BP, M2)
-            least = tl.min(tl.where(ok, value, float("inf")), 0)
-            free = 0
-    tl.store(bound + r, least)
-    tl.store(unbounded + r, free)
-    tl.store(active + r, there)
+def _rows(order, slots):
+    """Return the rows at these slots, and whether there are any."""
+    row = tl.load(order + slots)
+    return tl.maximum(row, 0), row >= 0
 
 
 @triton.jit(do_not_specialize=["b", "n", "n_tiles", "n_tiles_in_all"])
 def best_of_bins(
-    queries, vectors, codes, low, high, wanted, maxima, b, n, n_tiles, n_tiles_in_all,
-    HALF: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr, BK: tl.constexpr,
-    BQ: tl.constexpr, BN: tl.constexpr, N_RULES: tl.constexpr,
+    queries, vectors, codes, low, high, order, loose, maxima, b, n, n_tiles,
+    n_tiles_in_all, HALF: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr,
+    BK: tl.constexpr, BQ: tl.constexpr, BN: tl.constexpr, N_RULES: tl.constexpr,
     OUTSIDE: tl.constexpr, ENDS: tl.constexpr,
 ):  # fmt: skip
     """Keep the best certain score of each bin; a bin is a column of several tiles."""
-    rows = tl.program_id(0) * BQ + tl.arange(0, BQ)
-    if tl.max(tl.load(wanted + rows), 0) == 0:
+    slots = tl.program_id(0) * BQ + tl.arange(0, BQ)
+    rows, there = _rows(order, slots)
+    if tl.max(tl.where(there, tl.load(loose + rows), 0), 0) == 0:
         return
     q, rest = _tiles(queries, rows, PK, MAIN, BK)
     best = tl.full((BQ, BN), float("-inf"), tl.float32)
@@ -353,20 +178,28 @@ def best_of_bins(
         )  # fmt: skip
         best = tl.maximum(best, value)
     bins = tl.program_id(1) * BN + tl.arange(0, BN)
-    tl.store(maxima + rows[:, None] * tl.num_programs(1) * BN + bins[None, :], best)
+    tl.store(maxima + slots[:, None] * tl.num_programs(1) * BN + bins[None, :], best)
 
 
 @triton.jit(do_not_specialize=["m", "n_bins"])
-def bound_by_bins(maxima, unit_of, wanted, bound, m, n_bins, SIZE: tl.constexpr):
-    """Bound a row by the m-th best of its bins, found by bisection."""
-    r = tl.program_id(0)
-    unit = tl.load(unit_of + r)
-    if (tl.load(wanted + r) == 0) | (unit < 0):
+def bound_by_bins(
+    maxima, unit_of, order, state, loose, bound, m, n_bins,
+    HALF: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    """Bound a loose row by the m-th best of its bins, found by bisection."""
+    slot = tl.program_id(0)
+    r, there = _rows(order, slot)
+    if HALF:
+        there = there & (tl.load(state + r) == 1)
+    if (tl.load(loose + r) == 0) | ~there:
         return
     i = tl.arange(0, SIZE)
-    value = tl.load(maxima + r * n_bins + i, mask=i < n_bins, other=float("-inf"))
-    found = _lowered(unordered(nth_best(ordered(value), m)) * unit)
-    tl.store(bound + r, tl.maximum(found, tl.load(bound + r)))
+    value = tl.load(maxima + slot * n_bins + i, mask=i < n_bins, other=float("-inf"))
+    found = unordered(nth_best(ordered(value), m))
+    if HALF:
+        found = found * tl.load(unit_of + r)
+    tl.store(bound + r, tl.maximum(_lowered(found), tl.load(bound + r)))
+    tl.store(loose + r, 0)
 
 
 @triton.jit
@@ -377,22 +210,22 @@ def _lowered(bound):
 
 @triton.jit(do_not_specialize=["b", "n", "n_tiles", "n_tiles_in_all"])
 def collect(
-    queries, vectors, codes, low, high, unit_of, bound, active, count, lists,
+    queries, vectors, codes, low, high, unit_of, bound, order, state, count, lists,
     b, n, n_tiles, n_tiles_in_all, HALF: tl.constexpr, PK: tl.constexpr,
     MAIN: tl.constexpr, BK: tl.constexpr, BQ: tl.constexpr, BN: tl.constexpr,
     LIST: tl.constexpr, N_RULES: tl.constexpr, OUTSIDE: tl.constexpr,
     ENDS: tl.constexpr, PORTABLE: tl.constexpr,
 ):  # fmt: skip
     """List the candidates whose score may reach the bound."""
-    rows = tl.program_id(0) * BQ + tl.arange(0, BQ)
-    wanted = tl.load(active + rows)
-    if tl.max(wanted, 0) == 0:
+    rows, there = _rows(order, tl.program_id(0) * BQ + tl.arange(0, BQ))
+    waits_for = tl.where(there, tl.load(state + rows), 0)
+    wanted = waits_for == 1 if HALF else waits_for > 0
+    if tl.max(wanted.to(tl.int32), 0) == 0:
         return
     least = _lowered(tl.load(bound + rows))
     if HALF:
-        unit = tl.load(unit_of + rows)
-        least = tl.where(unit > 0, tl.maximum(least / unit, _LEAST_BOUND), _LEAST_BOUND)
-    least = tl.where(wanted > 0, least, float("inf"))[:, None]
+        least = tl.maximum(least / tl.load(unit_of + rows), LEAST_BOUND)
+    least = tl.where(wanted, least, float("inf"))[:, None]
     q, rest = _tiles(queries, rows, PK, MAIN, BK)
     counts = count + rows[:, None]
     starts = lists + rows[:, None] * LIST

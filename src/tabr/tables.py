@@ -47,7 +47,7 @@ def to_frame(X: object, names: Sequence[str] | None = None) -> pd.DataFrame:
                 f"Found array with 0 {what}(s) (shape={frame.shape}) while a minimum"
                 " of 1 is required."
             )
-    return frame.reset_index(drop=True)
+    return frame.set_axis(pd.RangeIndex(len(frame)), axis=0)
 
 
 def readable(X: object) -> pd.DataFrame:

@@ -27,6 +27,7 @@ _COMMANDS = {  # what to run where a result is missing
     "search": "search --device cuda",
     "recall": "recall --data FOLDER",
     "predict": "predict",
+    "memory": "memory",
     "train": "train --data FOLDER --device cuda --covtype",
 }
 
@@ -201,6 +202,20 @@ def predict_block(record: Record) -> str:
     return table(header, rows, 1)
 
 
+def memory_block(record: Record) -> str:
+    n, k = record["candidates"], record["changed"]
+    rows = [
+        [f"{name} {k:,} of {n:,} candidates", number(record[f"{key}_seconds"]) + " s"]
+        for name, key in (("add", "add"), ("remove", "remove"), ("relabel", "relabel"))
+    ]
+    name = f"{record['explained_candidates']:,} candidates"
+    one, many = record["explain_one_ms"], record["explain_many_ms_each"]
+    rows.append([f"explain one row, {name}", f"{number(one)} ms"])
+    count = record["explain_many_rows"]
+    rows.append([f"explain {count} rows at once, {name}", f"{number(many)} ms each"])
+    return table([f"with {record['features']} features", "time"], rows, 1)
+
+
 def train_block(record: Record) -> str:
     california = record["california"]
     titles = {
@@ -229,6 +244,7 @@ BLOCKS: Mapping[str, Callable[[Record], str]] = {
     "search": search_block,
     "recall": recall_block,
     "predict": predict_block,
+    "memory": memory_block,
     "train": train_block,
 }
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
+from tabr.candidates import CandidateSet
 from tabr.devices import choose_device
-from tabr.ensemble import decode, neighbor_table
+from tabr.ensemble import Answer, decode, neighbor_table
 from tabr.network import Output
+from tabr.rows import Rows
 from tabr.search import Neighbors
 from tabr.targets import ClassTarget, NumberTarget
 
@@ -37,7 +40,11 @@ def test_neighbours_come_heaviest_first_and_absent_ones_last() -> None:
         torch.tensor([[-4.0, -1.0, -1e30]]),
     )
     found = Neighbors(torch.tensor([[0, 2, 1]]), torch.tensor([[True, True, False]]))
-    table = neighbor_table(output, found, np.array([10, 11, 12]))
+    rows = Rows(torch.zeros(3, 1), torch.zeros(3, 0), torch.zeros(3, 0).long())
+    frame = pd.DataFrame({"a": range(3)})
+    y = np.zeros(3)
+    candidates = CandidateSet(np.array([10, 11, 12]), frame, y, rows, torch.zeros(3))
+    table = neighbor_table(Answer(output, found, None), candidates)
     assert table.ids.tolist() == [[12, 10, -1]]
     np.testing.assert_allclose(table.weights, [[0.7, 0.3, 0.0]])
     np.testing.assert_allclose(table.distances, [[1.0, 2.0, np.inf]])

@@ -9,18 +9,24 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from tabr.config import EmbeddingConfig, RetrievalConfig
     from tabr.estimators import TabRClassifier, TabRRegressor
-    from tabr.explanation import NeighborTable
+    from tabr.explanation import Explanation, NeighborTable
+    from tabr.filters import NotSameGroup, PastOnly, SameGroup, Where
     from tabr.frames import DataError
     from tabr.storage import ModelFileError
 
 __all__ = [
     "DataError",
     "EmbeddingConfig",
+    "Explanation",
     "ModelFileError",
     "NeighborTable",
+    "NotSameGroup",
+    "PastOnly",
     "RetrievalConfig",
+    "SameGroup",
     "TabRClassifier",
     "TabRRegressor",
+    "Where",
     "__version__",
 ]
 
@@ -28,11 +34,16 @@ __all__ = [
 _HOMES = {
     "DataError": "tabr.frames",
     "EmbeddingConfig": "tabr.config",
+    "Explanation": "tabr.explanation",
     "ModelFileError": "tabr.storage",
     "NeighborTable": "tabr.explanation",
+    "NotSameGroup": "tabr.filters",
+    "PastOnly": "tabr.filters",
     "RetrievalConfig": "tabr.config",
+    "SameGroup": "tabr.filters",
     "TabRClassifier": "tabr.estimators",
     "TabRRegressor": "tabr.estimators",
+    "Where": "tabr.filters",
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tabr.estimators import TabRClassifier, TabRRegressor
+from tabr.explanation import Explanation
 
 Model = TabRClassifier | TabRRegressor
 
@@ -27,6 +28,8 @@ class Neighbor:
     distance: float
     label: Any
     columns: dict[str, Any]
+    effect: float | None = None
+    correction: float | None = None
 
 
 @dataclass(frozen=True)
@@ -38,26 +41,43 @@ class Case:
     columns: dict[str, Any]
     neighbors: list[Neighbor]  # heaviest first
     truth: Any = None
+    alone: float | None = None  # the prediction without neighbours
+    share: float | None = None  # of it that came from retrieval
 
 
 def make_cases(
-    model: Model, frame: pd.DataFrame, rows: list[int], m: int
+    model: Model, frame: pd.DataFrame, rows: list[int], m: int, *, effects: bool = False
 ) -> list[Case]:
-    """Return the rows at these positions with their m heaviest neighbours."""
+    """Return the rows at these positions with their m heaviest neighbours.
+
+    What each neighbour did to the prediction is told when asked for: it takes longer.
+    """
     chosen = frame.iloc[rows].reset_index(drop=True)
-    predictions, table = model.predict(chosen), model.neighbors(chosen)
+    found: Explanation | None = None
+    if effects:
+        found = model.explain(chosen)
+        predictions, table = found.answers, found.table
+    else:
+        predictions, table = model.predict(chosen), model.neighbors(chosen)
     candidates = model.candidates_
     if not set(model.preprocessor_.kinds_) <= set(chosen.columns):
         chosen = chosen.set_axis(candidates.frame.columns, axis=1)  # a nameless fit
     ids = table.ids[:, :m]
     distinct = np.unique(ids[ids >= 0])
     columns = dict(zip(distinct, _records(candidates.look_up(distinct)), strict=True))
-    label = dict(zip(candidates.ids, candidates.y, strict=True))
+    y = candidates.y_at(candidates.positions(distinct))
+    label = dict(zip(distinct, y, strict=True))
 
     def neighbor(k: int, j: int) -> Neighbor:
         id = int(ids[k, j])
         weight, distance = float(table.weights[k, j]), float(table.distances[k, j])
-        return Neighbor(id, weight, distance, label[id], columns[id])
+        known = id, weight, distance, label[id], columns[id]
+        if found is None:
+            return Neighbor(*known)
+        correction = None
+        if found.corrections is not None:
+            correction = float(found.corrections[k, j])
+        return Neighbor(*known, float(found.effects[k, j]), correction)
 
     return [
         Case(
@@ -65,6 +85,8 @@ def make_cases(
             predictions[k],
             record,
             [neighbor(k, j) for j in range(ids.shape[1]) if ids[k, j] >= 0],
+            alone=None if found is None else float(found.alone[k]),
+            share=None if found is None else float(found.share[k]),
         )
         for k, record in enumerate(_records(chosen))
     ]
@@ -100,7 +122,7 @@ def case_lines(
 ) -> list[str]:
     """Write each case as an aligned table with as many columns as fit the width."""
     blocks = [_case_rows(case, ranked, distances) for case in cases]
-    n_fixed = 2 + distances
+    n_fixed = len(blocks[0][0]) - len(ranked)
     lines = [line for block in blocks for line in block]
     sizes = [max(map(len, column)) for column in zip(*lines, strict=True)]
     room = width - 2 - sum(sizes[:n_fixed]) - 2 * (n_fixed - 1)
@@ -115,7 +137,11 @@ def case_lines(
     written = []
     for case, block in zip(cases, blocks, strict=True):
         truth = "" if case.truth is None else f", truth {cell(case.truth)}"
-        written += ["", f"row {case.row}: prediction {cell(case.prediction)}{truth}"]
+        title = f"row {case.row}: prediction {cell(case.prediction)}{truth}"
+        if case.share is not None:
+            title += f", without neighbours {cell(case.alone)}"
+            title += f", {case.share:.0%} from retrieval"
+        written += ["", title]
         for line in block:
             first, *rest = ((line[k], sizes[k]) for k in shown)
             cells = [first[0].ljust(first[1]), *(t.rjust(size) for t, size in rest)]
@@ -124,20 +150,29 @@ def case_lines(
 
 
 def _case_rows(case: Case, ranked: list[str], distances: bool) -> list[list[str]]:
-    def line(first: str, distance: str, label: str, values: list[str]) -> list[str]:
-        return [first, *([distance] if distances else []), label, *values]
+    explained = case.share is not None
+    corrected = any(n.correction is not None for n in case.neighbors)
+
+    def line(
+        first: str, distance: str, effect: str, label: str, mended: str, *values: str
+    ) -> list[str]:
+        fixed = [first, *([distance] if distances else [])]
+        fixed += [*([effect] if explained else []), label]
+        return [*fixed, *([mended] if corrected else []), *values]
 
     largest = max((n.weight for n in case.neighbors), default=1.0) or 1.0
     own = [cell(case.columns.get(name)) for name in ranked]
     label = "?" if case.truth is None else cell(case.truth)
-    rows = [line("weight", "distance", "label", ranked)]
-    rows.append(line("this row", "", label, own))
+    rows = [line("weight", "distance", "effect", "label", "corrected", *ranked)]
+    rows.append(line("this row", "", "", label, "", *own))
     for n in case.neighbors:
         full, eighths = divmod(round(8 * BAR * n.weight / largest), 8)
         bar = "█" * full + EIGHTHS[eighths]
         values = [cell(n.columns[name]) for name in ranked]
-        shares = f"{n.weight:6.1%} {bar}", f"{n.distance:.3g}"
-        rows.append(line(*shares, cell(n.label), values))
+        effect = "" if n.effect is None else f"{n.effect:+.3g}"
+        mended = "" if n.correction is None else cell(n.label + n.correction)
+        shares = f"{n.weight:6.1%} {bar}", f"{n.distance:.3g}", effect
+        rows.append(line(*shares, cell(n.label), mended, *values))
     return rows
 
 

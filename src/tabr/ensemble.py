@@ -6,12 +6,11 @@ importing them does not import torch.
 
 from __future__ import annotations
 
-import copy
 import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,15 +20,18 @@ from torch import Tensor
 
 from tabr.candidates import CandidateSet
 from tabr.config import NetworkConfig, TrainingConfig
-from tabr.explanation import NeighborTable
+from tabr.effects import Effects, leave_out
+from tabr.explanation import Explanation, NeighborTable, join
+from tabr.filters import Rule
 from tabr.fitting import fit_tabr
-from tabr.frames import Arrays
+from tabr.frames import Arrays, Preprocessor
 from tabr.memory import MemoryPlan, plan_memory
 from tabr.network import Output, TabR
-from tabr.retrieval import PointIndex, candidate_points, predict
+from tabr.retrieval import predict
 from tabr.rows import Rows
 from tabr.samples import Sample
 from tabr.search import Neighbors
+from tabr.tagging import RuleIndex
 from tabr.targets import ClassTarget, NumberTarget
 from tabr.training import History
 
@@ -44,28 +46,14 @@ class Member:
 
     network: TabR
     history: History
-    _index: PointIndex | None = field(default=None, repr=False, compare=False)
 
-    def index(self, candidates: CandidateSet) -> PointIndex:
-        """Return the candidates, searchable; made at the first call.
 
-        On CPUs it comes with the network in float64, which costs little there and
-        keeps a prediction the same however many rows are predicted together.
-        """
-        if self._index is None:
-            points = candidate_points(self.network, candidates.rows)
-            # Not where the points are: a GPU's may be kept in host memory.
-            if candidates.labels.device.type == "cpu":
-                network = copy.deepcopy(self.network).double()
-                self._index = PointIndex(network, points)
-                self._index.settle()
-            else:
-                self._index = PointIndex(self.network, points)
-        return self._index
+class Answer(NamedTuple):
+    """What a member says of rows, from which neighbours, and what each of them did."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is quickly made again."""
-        return {**self.__dict__, "_index": None}
+    output: Output
+    neighbors: Neighbors
+    effects: Effects | None
 
 
 def fit_members(
@@ -74,11 +62,14 @@ def fit_members(
     target: Target,
     sample: Sample,
     arrays: Arrays,
+    held_out: Sample,
     validation: Arrays,
     cardinalities: tuple[int, ...],
     context_size: int,
     score: Callable[[NDArray[np.float64]], float],
     *,
+    rule: Rule | None,
+    refit: bool,
     seeds: list[int],
     device: torch.device,
     memory_limit: int | None,
@@ -86,7 +77,8 @@ def fit_members(
 ) -> tuple[list[Member], CandidateSet, MemoryPlan]:
     """Fit a network for each seed on the same rows, who become the candidates.
 
-    An interruption keeps what was fitted so far.
+    With `refit` the rows that were held out join them. An interruption keeps what was
+    fitted so far.
     """
     plan = plan_memory(
         network,
@@ -104,11 +96,16 @@ def fit_members(
     logger.info("%s", plan)
     place = torch.device("cpu") if plan.candidates_on_host else device
     rows, rows_val = (Rows.from_arrays(a, place) for a in (arrays, validation))
-    labels = torch.from_numpy(target.encode(sample.y)).to(device)
+    labels = encode(sample.y, target).to(device)
     weights = None
     if sample.weights is not None:
         mean_one = sample.weights / sample.weights.mean()
         weights = torch.from_numpy(mean_one).to(device, torch.float32)
+    bound, tagged = None, None
+    if rule is not None:
+        bound = rule.bind(sample.frame)
+        on_device = RuleIndex(bound, device)
+        tagged = on_device.tag(sample.frame), on_device.tag(held_out.frame)
     fitted = fit_tabr(
         network,
         training,
@@ -122,6 +119,7 @@ def fit_members(
         rows_val,
         lambda output: score(decode(output, target)),
         seeds=seeds,
+        tagged=tagged,
         n_together=plan.n_together,
         rows_at_a_time=plan.rows_at_a_time,
         description=("fit" if len(seeds) == 1 else "member") if verbose else None,
@@ -130,29 +128,63 @@ def fit_members(
     if any(member.history.stopped == "interrupted" for member in members):
         message = "training was interrupted: the best epoch so far is kept"
         warnings.warn(message, stacklevel=3)
-    candidates = CandidateSet(sample.ids, sample.frame, sample.y, rows, labels)
-    return members, candidates, plan
+    if refit:
+        every = [sample.ids, held_out.ids]
+        order = np.argsort(np.concatenate(every), kind="stable")
+        sample = sample.joined(held_out).take(order)
+        index = torch.from_numpy(order)
+        rows = Rows(*(torch.cat(parts) for parts in zip(rows, rows_val, strict=True)))
+        rows = rows.take(index.to(place))
+        labels = torch.cat([labels, encode(held_out.y, target).to(device)])
+        labels = labels[index.to(device)]
+        bound = None if rule is None else rule.bind(sample.frame)
+    known = sample.ids, sample.frame, sample.y, rows, labels
+    next_id = int(max(sample.ids.max(), held_out.ids.max())) + 1
+    return members, CandidateSet(*known, bound, next_id), plan
 
 
 def ask_members(
     members: list[Member],
     candidates: CandidateSet,
+    frame: pd.DataFrame,
     arrays: Arrays,
     context_size: int,
     recall_target: float | None = None,
     rows_at_a_time: int | None = None,
-) -> list[tuple[Output, Neighbors]]:
+    *,
+    effects: bool = False,
+) -> list[Answer]:
     """Return what each member says of the rows, and from which neighbours."""
     rows = Rows.from_arrays(arrays, candidates.labels.device)
+    rule = candidates.rule_index()
     how: dict[str, Any] = {
         "m": context_size,
         "recall_target": recall_target,
         "rows_at_a_time": rows_at_a_time,
+        "tagged": None if rule is None else rule.tag(frame),
     }
-    return [
-        predict(member.index(candidates), candidates.labels, rows, **how)
-        for member in members
-    ]
+    answers = []
+    for member in members:
+        index = candidates.index_of(member.network)
+        output, neighbors = predict(index, candidates.labels, rows, **how)
+        of_each = None
+        if effects:
+            of_each = leave_out(index, candidates.labels, rows, neighbors)
+        answers.append(Answer(output, neighbors, of_each))
+    return answers
+
+
+def prepare(
+    frame: pd.DataFrame, y: NDArray[Any], preprocessor: Preprocessor, target: Target
+) -> tuple[Rows, Tensor]:
+    """Return labelled rows as networks read them, in host memory."""
+    rows = Rows.from_arrays(preprocessor.transform(frame), torch.device("cpu"))
+    return rows, encode(y, target)
+
+
+def encode(y: NDArray[Any], target: Target) -> Tensor:
+    """Return the labels as networks read them (n,), in host memory."""
+    return torch.from_numpy(target.encode(y))
 
 
 def _input_width(
@@ -178,20 +210,98 @@ def decode(output: Tensor, target: Target) -> NDArray[np.float64]:
     return array
 
 
-def neighbor_table(
-    output: Output, neighbors: Neighbors, ids: NDArray[np.int64]
-) -> NeighborTable:
+def neighbor_table(answer: Answer, candidates: CandidateSet) -> NeighborTable:
     """Return one member's neighbours by id, heaviest first."""
+    output, neighbors, _ = answer
     found = neighbors.found.cpu().numpy()
     weights = output.weights.double().cpu().numpy()
     similarity = output.similarity.double().cpu().numpy()
-    order = np.argsort(np.where(found, -weights, np.inf), 1, kind="stable")
+    order = _heaviest_first(answer)
     parts = (
-        np.where(found, ids[neighbors.position.cpu().numpy()], -1),
+        np.where(found, candidates.ids_at(neighbors.position.cpu().numpy()), -1),
         np.where(found, weights, 0.0),
         np.where(found, np.sqrt(np.maximum(-similarity, 0.0)), np.inf),
     )
     return NeighborTable(*(np.take_along_axis(part, order, 1) for part in parts))
+
+
+def _heaviest_first(answer: Answer) -> NDArray[np.int64]:
+    """Return the order (n, m) of neighbours by weight, those last who are none."""
+    found = answer.neighbors.found.cpu().numpy()
+    weights = answer.output.weights.double().cpu().numpy()
+    return np.argsort(np.where(found, -weights, np.inf), 1, kind="stable")
+
+
+def explain(
+    frame: pd.DataFrame,
+    candidates: CandidateSet,
+    answers: list[Answer],
+    target: Target,
+) -> Explanation:
+    """Return where predictions came from, in the user's columns and units."""
+    parts = [decode(a.output.prediction, target) for a in answers]
+    predictions: NDArray[np.float64] = np.mean(parts, axis=0)
+    chosen: NDArray[Any] | None = None  # columns of the predicted classes
+    if isinstance(target, ClassTarget):
+        chosen = predictions.argmax(1)
+    names: list[NDArray[np.int64]] = []
+    shared: dict[str, list[NDArray[np.float64]]] = {"weights": [], "effects": []}
+    own: dict[str, list[NDArray[np.float64]]] = {"distances": []}
+    alone = []
+    for answer in answers:
+        assert answer.effects is not None
+        table = neighbor_table(answer, candidates)
+        order = _heaviest_first(answer)
+        with_all = _of_class(decode(answer.output.prediction, target), chosen)
+        n, m, n_outputs = answer.effects.without.shape
+        without = decode(answer.effects.without.reshape(n * m, n_outputs), target)
+        many = None if chosen is None else np.repeat(chosen, m)
+        effects = with_all[:, None] - _of_class(without, many).reshape(n, m)
+        names.append(table.ids)
+        shared["weights"].append(table.weights)
+        shared["effects"].append(np.take_along_axis(effects, order, 1))
+        own["distances"].append(table.distances)
+        alone.append(_of_class(decode(answer.effects.alone, target), chosen))
+        if answer.effects.correction is not None:
+            assert isinstance(target, NumberTarget)
+            units = answer.effects.correction.double().cpu().numpy() * target.std
+            corrections = np.take_along_axis(units, order, 1)
+            own.setdefault("corrections", []).append(corrections)
+    ids, joined = join(names, shared, own)
+    there = ids >= 0
+    distances = np.where(there, joined["distances"], np.inf)
+    known = np.unique(ids[there])
+    y = candidates.y
+    if isinstance(target, ClassTarget):
+        shares = np.bincount(target.encode(y), minlength=target.n_classes) / len(y)
+        usual = shares[chosen]
+        given = target.decode(predictions)
+    else:
+        usual = np.full(len(frame), float(np.mean(y)))
+        given = predictions
+    positions = np.zeros(ids.shape, np.int64)
+    positions[there] = candidates.positions(ids[there])
+    return Explanation(
+        rows=frame,
+        answers=given,
+        predictions=_of_class(predictions, chosen),
+        alone=np.mean(alone, axis=0),
+        usual=usual,
+        table=NeighborTable(ids, joined["weights"], distances),
+        labels=candidates.y_at(positions),
+        effects=np.where(there, joined["effects"], 0.0),
+        corrections=joined.get("corrections"),
+        neighbors=candidates.look_up(known),
+    )
+
+
+def _of_class(
+    predictions: NDArray[np.float64], classes: NDArray[Any] | None
+) -> NDArray[np.float64]:
+    """Return values (n,), or the probabilities (n,) of one class for each row."""
+    if classes is None:
+        return predictions
+    return np.take_along_axis(predictions, classes[:, None], 1)[:, 0]
 
 
 def history_table(members: list[Member]) -> pd.DataFrame:

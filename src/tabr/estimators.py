@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from tabr.answers import Answers
 from tabr.config import (
     STEPS,
     EmbeddingConfig,
@@ -22,8 +23,8 @@ from tabr.config import (
     TrainingConfig,
     batch_size_for,
 )
-from tabr.explanation import NeighborTable, join_members
-from tabr.frames import Kind, Preprocessor, to_frame
+from tabr.filters import Rule, check_rule, split_by
+from tabr.frames import Kind, Preprocessor
 from tabr.metrics import Scoring, make_score
 from tabr.samples import Sample
 from tabr.targets import ClassTarget, NumberTarget
@@ -31,23 +32,15 @@ from tabr.targets import ClassTarget, NumberTarget
 # Torch is imported by the first `fit` or `load`: with it, importing an estimator would
 # take twice as long.
 if TYPE_CHECKING:
-    from tabr.candidates import CandidateSet
-    from tabr.ensemble import Member
     from tabr.memory import MemoryPlan
-    from tabr.network import Output
-    from tabr.search import Neighbors
 
 
-class _TabR(BaseEstimator):
+class _TabR(Answers, BaseEstimator):
     """What classifier and regressor share: everything but the target."""
 
     _target: ClassVar[type[NumberTarget] | type[ClassTarget]]
 
-    candidates_: CandidateSet
-    members_: list[Member]
     memory_plan_: MemoryPlan
-    preprocessor_: Preprocessor
-    target_: NumberTarget | ClassTarget
     n_features_in_: int
     feature_names_in_: NDArray[Any]
 
@@ -74,6 +67,9 @@ class _TabR(BaseEstimator):
         retrieval: str | RetrievalConfig = "step-4",
         normalization: Literal["quantile", "standard", "none"] = "quantile",
         column_kinds: Mapping[str, Kind] | None = None,
+        ignore: Sequence[str] = (),
+        candidates: Rule | None = None,
+        refit_candidates: bool = False,
         validation_fraction: float = 0.2,
         scoring: Scoring | None = None,
         mode: Mode = "fixed",
@@ -102,6 +98,9 @@ class _TabR(BaseEstimator):
         self.retrieval = retrieval
         self.normalization = normalization
         self.column_kinds = column_kinds
+        self.ignore = ignore
+        self.candidates = candidates
+        self.refit_candidates = refit_candidates
         self.validation_fraction = validation_fraction
         self.scoring = scoring
         self.mode = mode
@@ -134,6 +133,7 @@ class _TabR(BaseEstimator):
         from tabr.ensemble import fit_members
 
         network = self._network_config()
+        check_rule(self.candidates)
         device = choose_device(self.device)
         seeds = _seeds(self.random_state, self.n_members)
         name = type(self).__name__
@@ -141,12 +141,20 @@ class _TabR(BaseEstimator):
         target = self._target().fit(sample.y)
         if eval_set is None:
             codes = target.encode(sample.y) if isinstance(target, ClassTarget) else None
-            train, held_out = sample.hold_out(self.validation_fraction, codes, seeds[0])
+            train, held_out = sample.hold_out(
+                self.validation_fraction,
+                codes,
+                seeds[0],
+                split_by(self.candidates, sample.frame),
+            )
             if isinstance(target, NumberTarget):
                 target = target.fit(train.y)  # standardised by training rows alone
         else:
             train = sample
             held_out = Sample.read(*eval_set, None, self._target, name)
+            # Ids are positions in the table of fit, then in that of eval_set.
+            first = int(sample.ids.max()) + 1
+            held_out = replace(held_out, ids=held_out.ids + first)
             target.encode(held_out.y)  # refuses labels that training does not have
         preprocessor = self._preprocessor().fit(train.frame)
         classes = target.classes if isinstance(target, ClassTarget) else None
@@ -156,10 +164,13 @@ class _TabR(BaseEstimator):
             target,
             train,
             preprocessor.transform(train.frame, caller=name),
+            replace(held_out, frame=preprocessor.match(held_out.frame, caller=name)),
             preprocessor.transform(held_out.frame, caller=name),
             preprocessor.cardinalities,
             self.context_size,
             make_score(self.scoring, held_out.frame, held_out.y, classes),
+            rule=self.candidates,
+            refit=self.refit_candidates,
             seeds=seeds,
             device=device,
             memory_limit=self.memory_limit,
@@ -223,63 +234,10 @@ class _TabR(BaseEstimator):
         return Preprocessor(
             normalization="published-quantile" if published else self.normalization,
             kinds=self.column_kinds,
+            ignore=self.ignore,
         )
 
-    # --- predict --------------------------------------------------------------
-
-    def _ask(self, X: Any) -> list[tuple[Output, Neighbors]]:
-        """Return what each member says of the rows of X, and from which neighbours."""
-        from tabr.ensemble import ask_members
-
-        check_is_fitted(self, "members_")
-        arrays = self.preprocessor_.transform(to_frame(X), caller=type(self).__name__)
-        plan = getattr(self, "memory_plan_", None)  # a loaded model has none
-        return ask_members(
-            self.members_,
-            self.candidates_,
-            arrays,
-            self.context_size,
-            self.recall_target,
-            None if plan is None else plan.rows_at_a_time,
-        )
-
-    def _decoded(self, X: Any) -> NDArray[np.float64]:
-        """Return the mean of the members' predictions: values or probabilities."""
-        from tabr.ensemble import decode
-
-        answers = self._ask(X)
-        predictions = [decode(output.prediction, self.target_) for output, _ in answers]
-        mean: NDArray[np.float64] = np.mean(predictions, axis=0)
-        return mean
-
-    def neighbors(self, X: Any) -> NeighborTable:
-        """Return the candidates that the predictions for X come from.
-
-        The result has `ids`, `weights` and `distances`, each (rows, m), heaviest
-        first. Ids are positions in the table of `fit`; `candidates_.look_up(ids)`
-        gives the rows. An ensemble's weights are the mean of its members'.
-        """
-        from tabr.ensemble import neighbor_table
-
-        answers = self._ask(X)
-        ids = self.candidates_.ids
-        return join_members([neighbor_table(*answer, ids) for answer in answers])
-
-    # --- what is left behind --------------------------------------------------
-
-    @property
-    def history_(self) -> pd.DataFrame:
-        """What happened in training: a line for each member and epoch."""
-        from tabr.ensemble import history_table
-
-        check_is_fitted(self, "members_")
-        return history_table(self.members_)
-
-    @property
-    def best_epoch_(self) -> list[int]:
-        """The epoch (from 0) whose weights each member kept."""
-        check_is_fitted(self, "members_")
-        return [member.history.best_epoch for member in self.members_]
+    # --- files ----------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file; it holds no code."""
@@ -409,7 +367,12 @@ For each row the model retrieves the most similar training rows under a metric t
             or "none".
         column_kinds: Kinds of columns that should not be guessed, by name: "numeric",
             "binary", "categorical" or "date".
-        validation_fraction: Share of rows held out to stop early, without `eval_set`.
+        ignore: Columns that are no features; rules may read them.
+        candidates: Who may be whose neighbour, in training and in prediction: a rule
+            such as `PastOnly("sold_on") & NotSameGroup("seller")`; None allows all.
+        refit_candidates: Let the validation rows join the candidates after training.
+        validation_fraction: Share of rows held out to stop early, without `eval_set`:
+            random ones, with `PastOnly` the latest, with `NotSameGroup` whole groups.
         scoring: What early stopping looks at: a scikit-learn scorer or its name; None
             is the RMSE for numbers and the accuracy for classes.
         mode: "paper" reproduces the published runs in all details, weight decay of

@@ -1,11 +1,22 @@
-"""Who the neighbours of a row were, and how much each was looked at."""
+"""Where predictions come from: neighbours, their weights, effects and labels."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+
+from tabr.optional import require
+
+Floats = NDArray[np.float64]
+
+_SHOWN = 5  # neighbours of a row in a notebook
+_SHOWN_ROWS = 3
 
 
 class NeighborTable(NamedTuple):
@@ -33,29 +44,245 @@ def join_members(tables: list[NeighborTable]) -> NeighborTable:
     """
     if len(tables) == 1:
         return tables[0]
-    n, m = tables[0].ids.shape
-    ids = np.concatenate([table.ids for table in tables], 1)  # (n, members * m)
-    order = np.argsort(ids, 1, kind="stable")
-    ids = np.take_along_axis(ids, order, 1)
-    # Equal ids now stand side by side: number the runs and sum over each.
-    run = np.cumsum(np.diff(ids, axis=1, prepend=ids[:, :1]) != 0, axis=1)
-    place = (run + np.arange(n)[:, None] * ids.shape[1]).ravel()
-
-    def sums(parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-        values = np.take_along_axis(np.concatenate(parts, 1), order, 1)
-        values = np.where(ids < 0, 0.0, values)
-        total = np.bincount(place, values.ravel(), ids.size)
-        return total.astype(np.float64).reshape(ids.shape)
-
-    weights = sums([table.weights for table in tables]) / len(tables)
-    count = sums([np.ones(table.ids.shape) for table in tables])
-    distances = sums([table.distances for table in tables]) / np.maximum(count, 1)
-    names = np.full_like(ids, -1)
-    names.ravel()[place] = ids.ravel()
-    heaviest = np.argsort(np.where(names < 0, 1.0, -weights), 1, kind="stable")[:, :m]
-    joined = np.take_along_axis(names, heaviest, 1)
-    return NeighborTable(
-        joined,
-        np.take_along_axis(weights, heaviest, 1),
-        np.where(joined < 0, np.inf, np.take_along_axis(distances, heaviest, 1)),
+    ids, joined = join(
+        [table.ids for table in tables],
+        {"weights": [table.weights for table in tables]},
+        {"distances": [table.distances for table in tables]},
     )
+    distances = np.where(ids < 0, np.inf, joined["distances"])
+    return NeighborTable(ids, joined["weights"], distances)
+
+
+def join(
+    ids: list[NDArray[np.int64]],
+    shared: Mapping[str, list[Floats]],
+    own: Mapping[str, list[Floats]],
+) -> tuple[NDArray[np.int64], dict[str, Floats]]:
+    """Join what members say of neighbours; all arrays are (n, m), ids -1 is nobody.
+
+    Returns the m ids of largest mean `weights` for each row, heaviest first, and for
+    them the means over all members of what is `shared` (nothing where a member did not
+    retrieve a candidate) and over those members who did of what is their `own`.
+    """
+    n, m = ids[0].shape
+    every = np.concatenate(ids, 1)  # (n, members * m)
+    order = np.argsort(every, 1, kind="stable")
+    every = np.take_along_axis(every, order, 1)
+    # Equal ids now stand side by side: number the runs and sum over each.
+    run = np.cumsum(np.diff(every, axis=1, prepend=every[:, :1]) != 0, axis=1)
+    place = (run + np.arange(n)[:, None] * every.shape[1]).ravel()
+
+    def sums(parts: list[Floats]) -> Floats:
+        values = np.take_along_axis(np.concatenate(parts, 1), order, 1)
+        values = np.where(every < 0, 0.0, values)
+        total = np.bincount(place, values.ravel(), every.size)
+        return total.astype(np.float64).reshape(every.shape)
+
+    found = {name: sums(parts) / len(ids) for name, parts in shared.items()}
+    count = np.maximum(sums([np.ones(part.shape) for part in ids]), 1)
+    found |= {name: sums(parts) / count for name, parts in own.items()}
+    names = np.full_like(every, -1)
+    names.ravel()[place] = every.ravel()
+    order = np.where(names < 0, 1.0, -found["weights"])
+    heaviest = np.argsort(order, 1, kind="stable")[:, :m]
+    joined = np.take_along_axis(names, heaviest, 1)
+    return joined, {
+        name: np.take_along_axis(values, heaviest, 1) for name, values in found.items()
+    }
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """Where the predictions for n rows come from.
+
+    A prediction is a number, or the probability of the class that was predicted.
+
+    Attributes:
+        rows: The rows that were asked about, (n, columns).
+        answers: What was predicted (n,): numbers or classes.
+        predictions: The same as numbers: values, or probabilities of these classes.
+        alone: Predictions (n,) without any neighbour.
+        usual: What one would predict knowing nothing: the candidates' mean, or the
+            share of the class, (n,).
+        table: Ids, weights and distances of neighbours, (n, m).
+        labels: Their labels, (n, m).
+        effects: Predictions minus those without each neighbour, (n, m).
+        corrections: What the model adds to each neighbour's label to make it the
+            row's, in units of the target, (n, m); None for classes.
+        neighbors: All neighbours in the user's columns, indexed by id.
+    """
+
+    rows: pd.DataFrame
+    answers: NDArray[Any]
+    predictions: Floats
+    alone: Floats
+    usual: Floats
+    table: NeighborTable
+    labels: NDArray[Any]
+    effects: Floats
+    corrections: Floats | None
+    neighbors: pd.DataFrame
+
+    def __len__(self) -> int:
+        """Return the number of rows that are explained."""
+        return len(self.rows)
+
+    @property
+    def from_retrieval(self) -> Floats:
+        """What all neighbours together did to the predictions, (n,)."""
+        return self.predictions - self.alone
+
+    @property
+    def share(self) -> Floats:
+        """The share (n,) of a prediction that came from retrieval, 0 to 1.
+
+        A prediction is what is usual, what the row alone tells beyond that, and what
+        its neighbours tell; the share compares the sizes of the last two.
+        """
+        retrieved = np.abs(self.from_retrieval)
+        own = np.abs(self.alone - self.usual)
+        whole = np.maximum(retrieved + own, np.finfo(np.float64).tiny)
+        share: Floats = retrieved / whole
+        return share
+
+    def to_frame(
+        self, top: int | None = None, differences: bool = False
+    ) -> pd.DataFrame:
+        """Return a line for each row and neighbour, heaviest first.
+
+        The neighbour's own columns come last; a name that is taken gets "neighbor." in
+        front.
+
+        Args:
+            top: Neighbours of each row; None is all.
+            differences: Add for each numeric column the neighbour's value minus the
+                row's.
+        """
+        ids = self.table.ids[:, :top]
+        row, place = np.nonzero(ids >= 0)
+        columns: dict[str, Any] = {
+            "row": row,
+            "neighbor": ids[row, place],
+            "weight": self.table.weights[row, place],
+            "effect": self.effects[row, place],
+            "distance": self.table.distances[row, place],
+            "label": self.labels[row, place],
+        }
+        if self.corrections is not None:
+            columns["correction"] = self.corrections[row, place]
+        frame = pd.DataFrame(columns)
+        own = self.neighbors.loc[ids[row, place]].reset_index(drop=True)
+        taken = {name: f"neighbor.{name}" for name in own.columns if name in columns}
+        frame = pd.concat([frame, own.rename(columns=taken)], axis=1)
+        if differences:
+            frame = pd.concat([frame, self._differences(own, row)], axis=1)
+        return frame
+
+    def _differences(self, own: pd.DataFrame, row: NDArray[np.int64]) -> pd.DataFrame:
+        found = {}
+        for name in own.columns:
+            asked = self.rows.get(name)
+            if asked is None or not (_is_number(own[name]) and _is_number(asked)):
+                continue
+            value = asked.to_numpy(np.float64, na_value=np.nan)[row]
+            mine = own[name].to_numpy(np.float64, na_value=np.nan)
+            found[f"{name} - row's"] = mine - value
+        return pd.DataFrame(found, index=own.index)
+
+    def plot(self, row: int = 0, top: int = 12) -> Any:
+        """Draw a row's heaviest neighbours: weights, effects and labels.
+
+        Returns a matplotlib figure.
+        """
+        pyplot: Any = require("matplotlib.pyplot", "plots")
+        ids = self.table.ids[row]
+        shown = np.flatnonzero(ids >= 0)[:top]
+        figure, (left, right) = pyplot.subplots(
+            1, 2, sharey=True, figsize=(9, 1.4 + 0.28 * max(len(shown), 1))
+        )
+        where = np.arange(len(shown))
+        names = [f"{ids[k]}: {_short(self.labels[row, k])}" for k in shown]
+        left.barh(where, self.table.weights[row, shown], color="#4C72B0")
+        effects = self.effects[row, shown]
+        colors = np.where(effects >= 0, "#55A868", "#C44E52")
+        right.barh(where, effects, color=colors)
+        right.axvline(0, color="0.3", linewidth=0.8)
+        left.set_yticks(where, names)
+        left.invert_yaxis()
+        left.set_xlabel("weight")
+        left.set_ylabel("neighbour: its label")
+        right.set_xlabel("effect on the prediction")
+        title = f"row {row}: {_short(self.answers[row])}"
+        title += f", without neighbours {_short(self.alone[row])}"
+        figure.suptitle(title, fontsize=11)
+        for axis in (left, right):
+            axis.spines[["top", "right"]].set_visible(False)
+        figure.tight_layout()
+        return figure
+
+    def _lines(self, row: int) -> list[tuple[str, ...]]:
+        heads = ["neighbor", "weight", "effect", "label"]
+        if self.corrections is not None:
+            heads.append("corrected")
+        lines = [tuple(heads)]
+        for k in range(min(_SHOWN, self.table.ids.shape[1])):
+            if self.table.ids[row, k] < 0:
+                break
+            line = [
+                str(self.table.ids[row, k]),
+                f"{self.table.weights[row, k]:.1%}",
+                f"{self.effects[row, k]:+.3g}",
+                _short(self.labels[row, k]),
+            ]
+            if self.corrections is not None:
+                line.append(_short(self.labels[row, k] + self.corrections[row, k]))
+            lines.append(tuple(line))
+        return lines
+
+    def _head(self, row: int) -> str:
+        return (
+            f"row {row}: {_short(self.answers[row])}, without neighbours"
+            f" {_short(self.alone[row])}, {self.share[row]:.0%} from retrieval"
+        )
+
+    def __repr__(self) -> str:
+        """Write the first rows with their heaviest neighbours."""
+        text = []
+        for row in range(min(_SHOWN_ROWS, len(self))):
+            lines = self._lines(row)
+            sizes = [max(map(len, column)) for column in zip(*lines, strict=True)]
+            text.append(self._head(row))
+            text += [
+                "  " + "  ".join(c.rjust(n) for c, n in zip(line, sizes, strict=True))
+                for line in lines
+            ]
+        if len(self) > _SHOWN_ROWS:
+            text.append(f"... {len(self) - _SHOWN_ROWS} more rows; to_frame() has all")
+        return "\n".join(text)
+
+    def _repr_html_(self) -> str:
+        """Show the same in a notebook."""
+        parts = []
+        for row in range(min(_SHOWN_ROWS, len(self))):
+            head, *lines = self._lines(row)
+            cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+            body = "".join(
+                f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in line)}</tr>"
+                for line in lines
+            )
+            parts.append(
+                f"<p>{html.escape(self._head(row))}</p><table><thead><tr>{cells}</tr>"
+                f"</thead><tbody>{body}</tbody></table>"
+            )
+        if len(self) > _SHOWN_ROWS:
+            parts.append(f"<p>and {len(self) - _SHOWN_ROWS} more rows</p>")
+        return "".join(parts)
+
+
+def _is_number(column: pd.Series[Any]) -> bool:
+    numeric = pd.api.types.is_numeric_dtype(column.dtype)
+    return bool(numeric and not pd.api.types.is_bool_dtype(column.dtype))
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)

@@ -14,6 +14,7 @@ from tabr.network import Context, Metric, TabR
 from tabr.retrieval import PointIndex, candidate_points, no_memory, predict, remembered
 from tabr.rows import Rows, take
 from tabr.search import Neighbors
+from tabr.tagging import TaggedRows
 from tabr.training import History, Job, Loss, fit_networks, seeded
 
 
@@ -27,15 +28,19 @@ class Contexts:
         labels: Tensor,
         m: int,
         recall_target: float | None = None,
+        tagged: TaggedRows | None = None,
     ) -> None:
-        """Make points that no training step can change once and for all."""
+        """Make points that no training step can change once and for all.
+
+        What a rule allows the rows comes as `tagged`.
+        """
         self.network, self.rows, self.labels, self.m = network, rows, labels, m
-        self.recall_target = recall_target
+        self.recall_target, self.tagged = recall_target, tagged
         self.fixed: PointIndex | None = None
         if network.points_are_inputs:
             self.fixed = PointIndex(network, candidate_points(network, rows))
         self.frozen: Neighbors | None = None
-        self.everybody = len(labels) > m  # has m neighbours
+        self.everybody = len(labels) > m and tagged is None  # has m neighbours
         self.last = no_memory(len(labels), min(m, len(labels)), labels.device)
 
     def of(self, batch: Tensor, metric: Metric | None = None) -> Context:
@@ -102,6 +107,7 @@ class Contexts:
             take(index.points, batch),
             self.m,
             exclude=batch,
+            rules=None if self.tagged is None else self.tagged.rules(batch),
             last=last,
             recall_target=self.recall_target,
         )
@@ -191,6 +197,7 @@ def fit_tabr(
     score: Callable[[Tensor], float],
     *,
     seeds: Sequence[int],
+    tagged: tuple[TaggedRows, TaggedRows] | None = None,
     n_together: int | None = None,
     rows_at_a_time: int | None = None,
     description: str | None = None,
@@ -211,20 +218,25 @@ def fit_tabr(
         score: The score of predictions (n_validation, outputs), larger is better.
         seeds: One for each network: the same seed gives the same network on the same
             device, whoever is trained beside it.
+        tagged: What a rule allows the training and the validation rows.
         n_together: Networks trained side by side on a GPU; None means all.
         rows_at_a_time: Rows of a chunk of predictions; None leaves it to the device.
         description: Title of a progress bar; None shows none.
     """
     device = labels.device
+    own, others = (None, None) if tagged is None else tagged
 
     def build(seed: int, generator: torch.Generator) -> tuple[TabR, Job]:
         n_num, n_bin = rows.num.shape[1], rows.bin.shape[1]
         # Candidates that are kept elsewhere make a step wait for the host.
-        lane = Lane(device, seed, captures=rows.num.device == device)
+        captures = rows.num.device == device
+        if tagged is not None:
+            captures = captures and all(part.captures for part in tagged)
+        lane = Lane(device, seed, captures=captures)
         with lane:
             shape = config, n_num, n_bin, cardinalities, task, n_classes
             network = TabR(*shape).to(device)
-            contexts = Contexts(network, rows, labels, m, training.recall_target)
+            contexts = Contexts(network, rows, labels, m, training.recall_target, own)
             last = no_memory(validation.n_rows, min(m, len(labels)), device)
 
         def evaluate() -> Tensor:
@@ -236,6 +248,7 @@ def fit_tabr(
                 last,
                 training.recall_target,
                 rows_at_a_time,
+                others,
             )
             return output.prediction
 

@@ -153,14 +153,19 @@ class Preprocessor:
                         target[place] = values
         return num.T, flags, cat
 
-    def transform(self, frame: pd.DataFrame, *, caller: str = "Preprocessor") -> Arrays:
-        """Return the rows as arrays; `caller` is the name to use in messages."""
+    def match(
+        self, frame: pd.DataFrame, *, caller: str = "Preprocessor"
+    ) -> pd.DataFrame:
+        """Return the rows with the columns' names of fit."""
         if not hasattr(self, "_normalizer"):
             raise NotFittedError(f"{caller} is not fitted yet; call fit first")
-        frame = match_columns(
+        return match_columns(
             readable(frame), self._inputs, self.feature_names, self.kinds_, caller
         )
-        num, flags, cat = self._encode(frame)
+
+    def transform(self, frame: pd.DataFrame, *, caller: str = "Preprocessor") -> Arrays:
+        """Return the rows as arrays; `caller` is the name to use in messages."""
+        num, flags, cat = self._encode(self.match(frame, caller=caller))
         return Arrays(self._normalizer.transform(num), flags, cat)
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:

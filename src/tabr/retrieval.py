@@ -10,7 +10,8 @@ from torch import Tensor
 from tabr.devices import has_triton
 from tabr.network import Context, Metric, Output, TabR
 from tabr.rows import Rows, take
-from tabr.search import Allowed, Neighbors, best_of_bins, n_bins_for, top
+from tabr.search import Neighbors, Rules, best_of_bins, n_bins_for, top
+from tabr.tagging import TaggedRows
 from tabr.threads import one_thread
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ class PointIndex:
         points: (n, p), what the candidates are remembered by; they may be kept in
             host memory, and then come to the network's device in parts.
         metric: The network's metric at the last refresh.
+        n_removed: Candidates that are no longer to be found.
     """
+
+    n_removed = 0
 
     def __init__(
         self, network: TabR, points: Tensor, metric: Metric | None = None
@@ -48,10 +52,6 @@ class PointIndex:
             n, p = self.vectors.shape
             self.vectors = self.scan.vectors[:n, :p]
         self.refresh(metric)
-
-    def settle(self) -> None:
-        """Lay the candidates out number by number: one query then reads one stream."""
-        self.vectors = self.vectors.T.contiguous().T
 
     @torch.no_grad()
     def refresh(self, metric: Metric | None = None) -> None:
@@ -83,11 +83,11 @@ class PointIndex:
         points: Tensor,
         m: int,
         exclude: Tensor | None = None,
-        allowed: Allowed | None = None,
+        rules: Rules | None = None,
         last: Tensor | None = None,
         recall_target: float | None = None,
     ) -> Neighbors:
-        """Return the m nearest allowed candidates of points (b, p).
+        """Return the m nearest candidates of points (b, p) that the rules allow.
 
         Neighbours that the points had before, (b, m) or -1, make it faster; so may a
         share of neighbours that suffices. A scan stays exact, at no higher cost.
@@ -95,8 +95,10 @@ class PointIndex:
         center = self.center.to(points)
         queries = self.network.queries(points, center, self.metric)
         queries = queries.to(self.vectors.dtype)
-        if self.scan is not None and allowed is None and m <= _MOST:
-            return self.scan.top(queries, m, exclude=exclude, last=last)
+        plain = rules is None or not rules.functions
+        if self.scan is not None and plain and m <= _MOST:
+            return self.scan.top(queries, m, exclude=exclude, rules=rules, last=last)
+        allowed = None if rules is None else rules.allowed
         n_bins = None
         if self.scan is None:
             n_bins = n_bins_for(recall_target, len(self.vectors), m)
@@ -135,12 +137,14 @@ def predict(
     last: Tensor | None = None,
     recall_target: float | None = None,
     rows_at_a_time: int | None = None,
+    tagged: TaggedRows | None = None,
 ) -> tuple[Output, Neighbors]:
     """Predict for rows that are no candidates; return also who their neighbours were.
 
     Shapes: labels (n,); the outputs are (b, outputs), weights, position and found
     (b, m). Who asks for the same rows again and again gives `last` (b, m), int32,
-    filled with -1 at first, where their neighbours are kept to find them faster.
+    filled with -1 at first, where their neighbours are kept to find them faster. What
+    a rule allows the rows comes as `tagged`.
     """
     few = rows.n_rows <= _FEW and labels.device.type == "cpu"
     # Threads may not write into tensors of inference mode; few rows need none.
@@ -151,17 +155,26 @@ def predict(
         for start in range(0, rows.n_rows, size):
             part = rows.take(slice(start, start + size)).to(labels.device)
             part = part.in_precision(dtype)
-            known = None if last is None else last[start : start + size]
+            chosen = slice(start, start + part.n_rows)
+            known = None if last is None else last[chosen]
             found = index.neighbors(
-                network.points(part), m, last=known, recall_target=recall_target
+                network.points(part),
+                m,
+                rules=None if tagged is None else tagged.rules(chosen),
+                last=known,
+                recall_target=recall_target,
             )
+            is_there = None  # without rules everybody finds all
+            if tagged is not None or index.n_removed:
+                is_there = found.found
             if known is not None:
-                known.copy_(found.position)  # everybody found all
+                known.copy_(found.position if is_there is None else remembered(found))
             points = take(index.points, found.position).to(dtype)
             near = labels[found.position]
             near = near.to(dtype) if near.is_floating_point() else near
+            context = Context(points, near, is_there)
             with one_thread(few):
-                outputs.append(network(part, Context(points, near), index.metric))
+                outputs.append(network(part, context, index.metric))
             neighbors.append(found)
         return (
             Output(*(torch.cat(parts) for parts in zip(*outputs, strict=True))),

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tabr.filters import Split
 from tabr.frames import DataError, to_frame
 from tabr.targets import ClassTarget, NumberTarget
 
@@ -57,13 +58,28 @@ class Sample:
             None if self.weights is None else self.weights[index],
         )
 
-    def hold_out(
-        self, fraction: float, codes: NDArray[np.int64] | None, seed: int
-    ) -> tuple[Sample, Sample]:
-        """Split off a random share; return what is left and what was held out.
+    def joined(self, other: Sample) -> Sample:
+        """Return these rows, then the others, without weights."""
+        names = self.frame.columns
+        frames = [self.frame, other.frame.reindex(columns=names)]
+        return Sample(
+            np.concatenate([self.ids, other.ids]),
+            pd.concat(frames, ignore_index=True),
+            np.concatenate([self.y, other.y]),
+        )
 
-        Each class, where `codes` (n,) tell classes, gives its share as far as its
-        rows allow, and keeps at least one row.
+    def hold_out(
+        self,
+        fraction: float,
+        codes: NDArray[np.int64] | None,
+        seed: int,
+        split: Split | None = None,
+    ) -> tuple[Sample, Sample]:
+        """Split off a share; return what is left and what was held out.
+
+        It is the share that `split` tells, the latest rows or whole groups, else a
+        random one. Of that each class, where `codes` (n,) tell classes, gives its share
+        as far as its rows allow, and keeps at least one row.
         """
         if not 0 < fraction < 1:
             raise ValueError(
@@ -79,6 +95,22 @@ class Sample:
         rng = np.random.RandomState(seed % 2**32)
         order = rng.permutation(n)
         n_held = min(max(1, round(n * fraction)), n - 1)
+        if split is not None:
+            values = split.values
+            if split.by == "group":  # a group's place is that of a random member
+                first = pd.Series(np.arange(n)).groupby(values[order]).transform("min")
+                values = np.empty(n)
+                values[order] = -first.to_numpy(np.float64)
+            # Who equals the last one held out is held out too, unless that is all.
+            limit = np.sort(values)[n - n_held]
+            held = values >= limit
+            held = values > limit if held.all() else held
+            if not held.any():
+                raise DataError(
+                    f"rows are held out by {split.by}, however all {n} have the same: "
+                    "pass an eval_set"
+                )
+            return self.take(np.flatnonzero(~held)), self.take(np.flatnonzero(held))
         if codes is not None:
             shuffled = codes[order]
             is_last = ~pd.Series(shuffled).duplicated(keep="last").to_numpy()

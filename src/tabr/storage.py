@@ -17,7 +17,6 @@ import inspect
 import json
 import os
 import secrets
-import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -38,11 +37,12 @@ from torch.overrides import TorchFunctionMode
 from tabr import __version__
 from tabr.candidates import CandidateSet
 from tabr.cells import Cells
-from tabr.config import EmbeddingConfig, RetrievalConfig, TrainingConfig, network_config
+from tabr.config import TrainingConfig, network_config
 from tabr.devices import choose_device
 from tabr.ensemble import Member, Target
 from tabr.frames import Preprocessor
 from tabr.network import TabR
+from tabr.packing import pack_param, unpack_param
 from tabr.rows import Rows
 from tabr.targets import ClassTarget, NumberTarget
 from tabr.training import History, Stop
@@ -53,7 +53,6 @@ Model = TypeVar("Model")
 
 _FORMAT = 1
 _HEADER, _TENSORS, _COLUMNS = "model.json", "tensors.safetensors", "candidates.parquet"
-_CONFIGS = {cls.__name__: cls for cls in (EmbeddingConfig, RetrievalConfig)}
 _PLAIN = ("string", "integer", "floating", "boolean")  # what JSON has
 _MOST_BYTES_OF_CLASSES = 1 << 28
 _TRIED_ROWS = 1000  # candidates that a preprocessor is tried with
@@ -69,7 +68,7 @@ def save(model: Any, path: AnyPath) -> None:
     The device is no part of it; a parameter that is a function is stored as None.
     """
     check_is_fitted(model, "members_")
-    candidates: CandidateSet = model.candidates_
+    candidates: CandidateSet = model.candidates_.packed()
     content, columns = _pack_frame(candidates.frame)
     groups: dict[str, Mapping[str, Any]] = {
         f"members.{number}": member.network.state_dict()
@@ -84,7 +83,7 @@ def save(model: Any, path: AnyPath) -> None:
     contents = {_TENSORS: _to_safetensors(groups), _COLUMNS: content}
     params = {}
     for name, value in model.get_params(deep=False).items():
-        params[name] = _pack_param(name, value)
+        params[name] = pack_param(name, value)
     del params["device"]
     header = {
         "format": _FORMAT,
@@ -93,6 +92,7 @@ def save(model: Any, path: AnyPath) -> None:
         "params": params,
         "named": hasattr(model, "feature_names_in_"),
         "columns": columns,
+        "next_id": candidates.next_id,
         "preprocessor": preprocessor,
         "target": target,
         "members": [
@@ -192,31 +192,6 @@ def _unzip(file: BinaryIO, classes: Mapping[str, type]) -> tuple[dict[str, Any],
 # --- the parts ----------------------------------------------------------------
 
 
-def _pack_param(name: str, value: Any) -> Any:
-    """Return a parameter as JSON holds it, or None."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, EmbeddingConfig | RetrievalConfig):
-        return {"type": type(value).__name__, "values": asdict(value)}
-    if isinstance(value, Mapping):
-        items = [[_pack_param(name, part) for part in item] for item in value.items()]
-        return {"type": "dict", "values": items}
-    if not isinstance(value, np.random.RandomState):
-        message = f"{name} cannot be stored, however {value!r:.60} came: set it again"
-        warnings.warn(f"{message} after loading", stacklevel=4)
-    return None
-
-
-def _unpack_param(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if value["type"] == "dict":
-        return {key: _unpack_param(part) for key, part in value["values"]}
-    return _CONFIGS[value["type"]](**value["values"])
-
-
 def _to_safetensors(groups: Mapping[str, Mapping[str, Any]]) -> bytes:
     tensors = {}
     for group, parts in groups.items():
@@ -230,7 +205,7 @@ def _to_safetensors(groups: Mapping[str, Mapping[str, Any]]) -> bytes:
 def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> Any:
     """Return the model on the CPU."""
     header, contents = _unzip(file, classes)
-    params = {name: _unpack_param(value) for name, value in header["params"].items()}
+    params = {name: unpack_param(value) for name, value in header["params"].items()}
     model: Any = classes[header["estimator"]](**params, device=device)
     size = model.context_size
     _check(type(size) is int and size > 0, f"its context_size is {size!r:.20}")
@@ -253,7 +228,12 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
         _check(plain, "its mean and deviation are no numbers")
     n = len(tensors["candidates.ids"])
     frame = _unpack_frame(contents[_COLUMNS], header["columns"], n)
-    model.candidates_ = _candidates(group("candidates"), frame, preprocessor, target)
+    next_id = header["next_id"]
+    _check(type(next_id) is int, "its next id is no number")
+    bound = None if model.candidates is None else model.candidates.bind(frame)
+    arrays = group("candidates")
+    parts = _candidates(arrays, frame, preprocessor, target)
+    model.candidates_ = CandidateSet(*parts, bound, next_id)
     model.members_ = []
     for number, about in enumerate(header["members"]):
         weights = {k: torch.tensor(v) for k, v in group(f"members.{number}").items()}
@@ -287,7 +267,7 @@ def _compare(given: Mapping[str, Any], expected: Mapping[str, tuple[Any, Any]]) 
 
 def _candidates(
     arrays: Arrays, frame: pd.DataFrame, preprocessor: Preprocessor, target: Target
-) -> CandidateSet:
+) -> tuple[NDArray[np.int64], pd.DataFrame, NDArray[Any], Rows, torch.Tensor]:
     n, f32, i64 = len(frame), np.dtype(np.float32), np.dtype(np.int64)
     expected: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
         "num": ((n, preprocessor.n_num), f32),
@@ -304,7 +284,7 @@ def _candidates(
         start = {name: arrays[name][:_TRIED_ROWS] for name in Rows._fields}
         _compare(vars(again), {k: (v.shape, v.dtype) for k, v in start.items()})
     ids, labels = arrays["ids"].copy(), arrays["labels"]
-    _check(len(np.unique(ids)) == n, "two of its candidates have one id")
+    _check(bool((np.diff(ids) > 0).all()), "two of its candidates have one id")
     if isinstance(target, ClassTarget):
         known = ((labels >= 0) & (labels < target.n_classes)).all()
         _check(bool(known), "some of its labels are no classes")
@@ -313,7 +293,7 @@ def _candidates(
     else:
         y = arrays["y"].copy()
     rows = Rows(*(torch.tensor(arrays[name]) for name in Rows._fields))
-    return CandidateSet(ids, frame, y, rows, torch.tensor(labels))
+    return ids, frame, y, rows, torch.tensor(labels)
 
 
 class _WithoutMemory(TorchFunctionMode):

@@ -16,6 +16,7 @@ from benchmarks import (
     curve,
     forms,
     freeze,
+    memory,
     predict,
     recall,
     search,
@@ -142,6 +143,18 @@ def write_table(folder: Path, name: str, target: np.ndarray) -> None:
     frame.to_parquet(folder / f"{name}.parquet")
     parts = pd.DataFrame({"part": np.resize(["train", "val", "test"], len(target))})
     parts.to_parquet(folder / f"{name}.split.parquet")
+
+
+def test_memory_changes_candidates_and_explains_rows(tmp_path: Path) -> None:
+    options = ["--candidates", "2600", "--changed", "50", "--explained", "2100"]
+    more = ["--features", "3", "--repeat", "1", "--out", str(tmp_path)]
+    memory.main([*options, *more])
+    record = written(tmp_path, "memory")
+    assert record["candidates"] == 2600
+    assert record["explained_candidates"] == 2100
+    for name in ("add", "remove", "relabel"):
+        assert record[f"{name}_seconds"] > 0
+    assert record["explain_one_ms"] > 0
 
 
 def test_train_fits_twice_and_then_five_members(tmp_path: Path) -> None:

@@ -89,6 +89,18 @@ RESULTS: dict[str, dict[str, Any]] = {
         "bulk_seconds": 2.0,
         "bulk_rows_per_second": 5000.0,
     },
+    "memory": {
+        "features": 50,
+        "changed": 10_000,
+        "candidates": 1_000_000,
+        "add_seconds": 0.0512,
+        "remove_seconds": 0.004,
+        "relabel_seconds": 0.003,
+        "explained_candidates": 100_000,
+        "explain_one_ms": 36.1,
+        "explain_many_rows": 100,
+        "explain_many_ms_each": 26.0,
+    },
     "train": {
         "california": {
             "first": FIT,
@@ -128,6 +140,8 @@ def test_page_has_every_figure_and_keeps_its_words(tmp_path: Path) -> None:
         "1,000,000 rows took 12.0 s",
         "| 10,000,000 x 128, 1024 | 314 | 31.4 |  |  | yes |",
         "| 100,000 x 50 | 3.21 | 4.32 | 10,000 | 5,000 |",
+        "| add 10,000 of 1,000,000 candidates | 0.051 s |",
+        "| explain one row, 100,000 candidates | 36.1 ms |",
         "| 12,345 x 8, 256 | none | exact | 1.0000 | 80.0 |",
         "| 12,345 x 8, 256 | 0.95 | 911 | 0.9512 | 60.0 |",
         "| 0.9 | 257 | 4.00 | 0.4061 |",

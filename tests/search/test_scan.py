@@ -127,7 +127,7 @@ RULES: list[tuple[int, int, Callable[[Tensor, Tensor], Tensor]]] = [
 def test_rules_are_applied_before_the_selection(
     p: int, outside: int, ends: int, rule: Callable[[Tensor, Tensor], Tensor]
 ) -> None:
-    from tabr.search.rank_triton import Rules
+    from tabr.search import Rules
 
     points, gram, own = problem(p)
     generator = torch.Generator().manual_seed(1)

@@ -16,7 +16,6 @@ import click
 
 from tabr import __version__
 from tabr.cli.files import (
-    check_column,
     check_output,
     features,
     model_argument,
@@ -24,9 +23,11 @@ from tabr.cli.files import (
     read_table,
     suffix_of,
     table_argument,
+    target_of,
     write_table,
 )
 from tabr.cli.fit import fit
+from tabr.cli.memory import add, remove
 from tabr.cli.messages import Commands, Mistake, common, debug, say, show, show_json
 
 DEMO_TABLES = ("diabetes", "breast-cancer", "wine", "digits")
@@ -51,6 +52,8 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(fit)
+main.add_command(add)
+main.add_command(remove)
 
 
 def _load(path: Path) -> Any:
@@ -107,20 +110,7 @@ def predict(
 def evaluate(model_file: Path, table: Path, target: str | None, as_json: bool) -> None:
     """Score the predictions for TABLE, beside a constant one."""
     frame, model = read_table(table), _load(model_file)
-    if target is None:
-        others = [
-            c for c in frame.columns if c not in model.preprocessor_.feature_names
-        ]
-        if len(others) != 1:
-            found = ", ".join(map(repr, others[:8])) or "none"
-            raise Mistake(
-                f"--target must name the column with the truth; one of: {found}"
-            )
-        target = others[0]
-        say(
-            f"the target is {target!r}, the only column that is no feature of the model"
-        )
-    check_column(frame, target, table)
+    target = target_of(model, frame, target, table)
     import numpy as np
 
     from tabr.metrics import class_scores, value_scores
@@ -194,6 +184,56 @@ def neighbors(
         return
     ranked = telling_columns(model, cases)
     lines = case_lines(cases, ranked, _width(), distances=True)
+    show("\n".join(lines).lstrip("\n"))
+
+
+@main.command()
+@model_argument
+@table_argument
+@click.option("--rows", metavar="0,5,7", help="Which rows, from 0.  [default: all]")
+@click.option(
+    "-m",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Neighbours of each row that are shown.",
+)
+@click.option(
+    "-o", "--output", metavar="OUT", type=output_type, help="A table of all neighbours."
+)
+@common
+def explain(
+    model_file: Path,
+    table: Path,
+    rows: str | None,
+    m: int,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Show where the predictions for TABLE come from, and what each neighbour did."""
+    if output is not None:
+        check_output(output, [table, model_file])
+        suffix_of(output)
+    frame, model = read_table(table), _load(model_file)
+    chosen = _read_rows(rows, len(frame))
+    known = features(model, frame)
+    if output is not None:
+        found = model.explain(known.iloc[chosen]).to_frame()
+        found["row"] = [chosen[row] for row in found["row"]]
+        write_table(found, output)
+        if as_json:
+            show_json({"output": str(output), "lines": len(found)})
+        else:
+            say(f"wrote {len(found)} neighbours of {len(chosen)} rows to {output}")
+        return
+    from tabr.cases import case_lines, make_cases, telling_columns
+
+    cases = make_cases(model, known, chosen, m, effects=True)
+    if as_json:
+        shown = [dataclasses.asdict(case) for case in cases]
+        show_json({"rows": [{k: c[k] for k in c if k != "truth"} for c in shown]})
+        return
+    lines = case_lines(cases, telling_columns(model, cases), _width(), distances=True)
     show("\n".join(lines).lstrip("\n"))
 
 

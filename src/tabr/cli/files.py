@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tabr.cli.messages import Mistake
+from tabr.cli.messages import Mistake, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,5 +131,24 @@ def closest(name: str, names: Iterable[str]) -> str:
 
 def features(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
     """Leave out what is no feature; if nothing is left the model words the mistake."""
-    known = [c for c in frame.columns if c in model.preprocessor_.feature_names]
+    names = set(model.preprocessor_.feature_names)
+    if model.candidates is not None:
+        names |= set(model.candidates.columns)
+    known = [c for c in frame.columns if c in names]
     return frame[known] if known else frame
+
+
+def target_of(model: Any, frame: pd.DataFrame, target: str | None, path: Path) -> str:
+    """Return the column of labels: the given one, or the only one that is new."""
+    if target is None:
+        known = set(model.candidates_.columns)
+        others = [c for c in frame.columns if c not in known]
+        if len(others) != 1:
+            found = ", ".join(map(repr, others[:8])) or "none"
+            raise Mistake(
+                f"--target must name the column with the labels; one of: {found}"
+            )
+        target = others[0]
+        say(f"the target is {target!r}, the only column that the model did not see")
+    check_column(frame, target, path)
+    return target

@@ -36,6 +36,9 @@ OPTIONS = {
     "time_limit": "--time-limit",
     "max_epochs": "--max-epochs",
     "column_kinds": "--kind",
+    "candidates": "--past-only and the like",
+    "refit_candidates": "--refit-candidates",
+    "ignore": "--drop",
     "verbose": "--quiet",
 }
 MAX_CLASSES = 20  # whole numbers with more distinct values are quantities
@@ -65,6 +68,28 @@ MAX_CLASSES = 20  # whole numbers with more distinct values are quantities
 )
 @click.option(
     "--kind", metavar="COL=KIND", multiple=True, help=f"One of {', '.join(KINDS)}."
+)
+@click.option(
+    "--past-only", metavar="COL", help="Times: only earlier rows become neighbours."
+)
+@click.option("--window", help="How far back they may lie, such as 365D.")
+@click.option("--gap", help="How much time must lie between, such as 1D.")
+@click.option(
+    "--not-same-group",
+    metavar="COL",
+    multiple=True,
+    help="Groups whose rows do not become each other's neighbours; repeatable.",
+)
+@click.option(
+    "--same-group",
+    metavar="COL",
+    multiple=True,
+    help="Groups whose rows have neighbours only among themselves; repeatable.",
+)
+@click.option(
+    "--refit-candidates",
+    is_flag=True,
+    help="After training, validation rows become candidates too.",
 )
 @click.option(
     "--members",
@@ -103,6 +128,11 @@ def fit(
     weight: str | None,
     drop: tuple[str, ...],
     kind: tuple[str, ...],
+    past_only: str | None,
+    window: str | None,
+    gap: str | None,
+    not_same_group: tuple[str, ...],
+    same_group: tuple[str, ...],
     pairs: tuple[str, ...],
     quiet: bool,
     as_json: bool,
@@ -111,6 +141,10 @@ def fit(
     """Fit a model to TABLE and save it as MODEL."""
     check_output(output, [table, validation])
     frame = read_table(table)
+    rule = _rule(past_only, window, gap, not_same_group, same_group)
+    ruling = () if rule is None else rule.columns
+    for name in ruling:
+        check_column(frame, name, table)
     kinds: dict[str, Any] = dict(pair.rpartition("=")[::2] for pair in kind)
     if "" in kinds:
         raise Mistake(f"--kind must be like COL=KIND, however: {kinds['']!r}")
@@ -126,8 +160,17 @@ def fit(
     estimator = TabRRegressor if task == "regression" else TabRClassifier
     params = options | _params(pairs, estimator)
     verbose = not quiet and sys.stderr.isatty()
-    model: Any = estimator(column_kinds=kinds or None, verbose=verbose, **params)
+    # What a rule reads stays in the table, though it be no feature.
+    ignored = [name for name in drop if name in ruling]
+    model: Any = estimator(
+        column_kinds=kinds or None,
+        candidates=rule,
+        ignore=ignored,
+        verbose=verbose,
+        **params,
+    )
     left_out = [target, *([weight] if weight else []), *drop]
+    left_out = [name for name in left_out if name not in ignored]
 
     def labelled(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series[Any]]:
         return rows.drop(columns=left_out, errors="ignore"), rows[target]
@@ -171,6 +214,39 @@ def fit(
     else:
         show(_fit_text(summary))
     return 130 if histories[-1].stopped == "interrupted" else 0
+
+
+def _rule(
+    past_only: str | None,
+    window: str | None,
+    gap: str | None,
+    not_same: tuple[str, ...],
+    same: tuple[str, ...],
+) -> Any:
+    """Return the rule that options ask for: all of them must hold."""
+    from tabr.filters import NotSameGroup, PastOnly, Rule, SameGroup
+
+    if past_only is None and (window or gap):
+        raise Mistake("--window and --gap need --past-only, which names the times")
+    rules: list[Rule] = []
+    if past_only is not None:
+        rules.append(PastOnly(past_only, _span(window), _span(gap)))
+    rules += [NotSameGroup(name) for name in not_same]
+    rules += [SameGroup(name) for name in same]
+    whole: Rule | None = None
+    for rule in rules:
+        whole = rule if whole is None else whole & rule
+    return whole
+
+
+def _span(text: str | None) -> Any:
+    """Read a span: a number where it is one, else a text such as 30D."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _weights(column: pd.Series[Any]) -> Any:

@@ -1,6 +1,7 @@
 """Search: the m best candidates of each query, under a rule; exact unless asked."""
 
 from tabr.search.approximate import best_of_bins, n_bins_for
-from tabr.search.exact import Allowed, Neighbors, top
+from tabr.search.exact import Neighbors, top
+from tabr.search.rules import Allowed, Rules
 
-__all__ = ["Allowed", "Neighbors", "best_of_bins", "n_bins_for", "top"]
+__all__ = ["Allowed", "Neighbors", "Rules", "best_of_bins", "n_bins_for", "top"]

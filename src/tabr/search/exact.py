@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-# Which candidates a slice of the queries may take out of a slice of the candidates.
-Allowed = Callable[[slice, slice], Tensor]  # -> bool (queries, candidates)
+from tabr.search.rules import Allowed
 
 _ROWS = {"cpu": 256, "cuda": 1024}  # queries of one product
 _BYTES = {"cpu": 1 << 28, "cuda": 1 << 31}  # scores held at a time

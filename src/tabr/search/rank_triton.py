@@ -2,34 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import triton
 import triton.language as tl
-from torch import Tensor
 
 _LOWEST = tl.constexpr(-(2**63))
-
-
-class Rules(NamedTuple):
-    """Who may take whom, as intervals of whole numbers in conjunctive normal form.
-
-    A row may take a candidate if in every group one interval holds: the candidate's
-    code lies within the row's [low, high], or outside of it.
-
-    Attributes:
-        codes: (c, n) int32, one line for each interval.
-        low: (c, b) int32.
-        high: (c, b) int32.
-        outside: Bit c: interval c holds outside.
-        ends: Bit c: interval c is the last of its group.
-    """
-
-    codes: Tensor
-    low: Tensor
-    high: Tensor
-    outside: int
-    ends: int
 
 
 @triton.jit

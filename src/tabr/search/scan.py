@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tabr.search import layout_triton, rank_triton, walk_triton
 from tabr.search.exact import Neighbors
-from tabr.search.rank_triton import Rules
+from tabr.search.rules import Rules
 
 _HALF_FROM = 17  # narrower points cost little in full precision
 _EXTRA = 4  # columns for an offset, in two parts, and for the limits of errors
@@ -172,8 +172,9 @@ class _Search:
         self.own = self.count if exclude is None else exclude
         n_rules = 0 if rules is None else len(rules.codes)
         nothing = Rules(self.count, self.count, self.count, 0, 0)
-        *self.ruled, outside, ends = nothing if rules is None else rules
-        self.rules = {"N_RULES": n_rules, "OUTSIDE": outside, "ENDS": ends}
+        given = nothing if rules is None else rules
+        self.ruled = given.codes, given.low, given.high
+        self.rules = {"N_RULES": n_rules, "OUTSIDE": given.outside, "ENDS": given.ends}
         self.exact = {
             "PK": scan.width,
             "MAIN": scan.main,

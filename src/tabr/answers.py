@@ -1,0 +1,158 @@
+"""What a fitted model answers, and how its memory changes."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from tabr.explanation import Explanation, NeighborTable, join_members
+from tabr.filters import Rule, check_rule
+from tabr.frames import Preprocessor, to_frame
+from tabr.targets import ClassTarget, NumberTarget
+
+if TYPE_CHECKING:
+    from tabr.candidates import CandidateSet
+    from tabr.ensemble import Answer, Member
+
+_updating = Lock()  # one change at a time; predictions need not wait
+
+
+class Answers:
+    """Predictions, neighbours and explanations, and changes of the candidates."""
+
+    candidates_: CandidateSet
+    members_: list[Member]
+    preprocessor_: Preprocessor
+    target_: NumberTarget | ClassTarget
+
+    def _ask(
+        self, X: Any, effects: bool = False
+    ) -> tuple[pd.DataFrame, CandidateSet, list[Answer]]:
+        """Return the rows of X, the candidates, and what each member says of the rows.
+
+        The candidates are read once: who changes them meanwhile changes no answer.
+        """
+        from tabr.ensemble import ask_members
+
+        check_is_fitted(self, "members_")
+        name = type(self).__name__
+        frame = self.preprocessor_.match(to_frame(X), caller=name)
+        candidates = self.candidates_
+        plan = getattr(self, "memory_plan_", None)  # a loaded model has none
+        answers = ask_members(
+            self.members_,
+            candidates,
+            frame,
+            self.preprocessor_.transform(frame, caller=name),
+            self.context_size,  # type: ignore[attr-defined]
+            self.recall_target,  # type: ignore[attr-defined]
+            None if plan is None else plan.rows_at_a_time,
+            effects=effects,
+        )
+        return frame, candidates, answers
+
+    def _decoded(self, X: Any) -> NDArray[np.float64]:
+        """Return the mean of the members' predictions: values or probabilities."""
+        from tabr.ensemble import decode
+
+        _, _, answers = self._ask(X)
+        predictions = [decode(a.output.prediction, self.target_) for a in answers]
+        mean: NDArray[np.float64] = np.mean(predictions, axis=0)
+        return mean
+
+    def neighbors(self, X: Any) -> NeighborTable:
+        """Return the candidates that the predictions for X come from.
+
+        The result has `ids`, `weights` and `distances`, each (rows, m), heaviest
+        first. Ids of training rows are positions in the table of `fit`;
+        `candidates_.look_up(ids)` gives the rows. An ensemble's weights are the mean of
+        its members'.
+        """
+        from tabr.ensemble import neighbor_table
+
+        _, candidates, answers = self._ask(X)
+        return join_members([neighbor_table(a, candidates) for a in answers])
+
+    def explain(self, X: Any) -> Explanation:
+        """Return where the predictions for X come from, neighbour by neighbour.
+
+        Beside what `neighbors` tells, it has each neighbour's label, its effect (the
+        prediction minus that without it), for numbers the correction of its label, and
+        the prediction without any neighbour.
+        """
+        from tabr.ensemble import explain
+
+        frame, candidates, answers = self._ask(X, effects=True)
+        return explain(frame, candidates, answers, self.target_)
+
+    # --- the living memory ----------------------------------------------------
+
+    def add_candidates(self, X: Any, y: Any) -> NDArray[np.int64]:
+        """Add labelled rows to the candidates; nothing is trained again.
+
+        Predictions use them from now on. A row that cannot be used changes nothing.
+
+        Args:
+            X: Rows with the columns of `fit`, those of a rule included.
+            y: Their labels (n,); classes must be those of `fit`.
+
+        Returns:
+            Ids (n,) of the new candidates, which stay theirs.
+        """
+        from tabr.ensemble import prepare
+
+        check_is_fitted(self, "members_")
+        name = type(self).__name__
+        frame = self.preprocessor_.match(to_frame(X), caller=name)
+        labels = self.target_.read(y, n_rows=len(frame), caller=name)
+        rows, codes = prepare(frame, labels, self.preprocessor_, self.target_)
+        with _updating:
+            candidates, ids = self.candidates_.added(frame, labels, rows, codes)
+            self.candidates_ = candidates
+        return ids
+
+    def remove_candidates(self, ids: Any) -> None:
+        """Remove candidates for good; their ids are not given again."""
+        check_is_fitted(self, "members_")
+        with _updating:
+            self.candidates_ = self.candidates_.removed(ids)
+
+    def relabel_candidates(self, ids: Any, y: Any) -> None:
+        """Give candidates other labels y (k,), in the order of the ids."""
+        from tabr.ensemble import encode
+
+        check_is_fitted(self, "members_")
+        n = np.size(ids)
+        labels = self.target_.read(y, n_rows=n, caller=type(self).__name__)
+        codes = encode(labels, self.target_)
+        with _updating:
+            self.candidates_ = self.candidates_.relabelled(ids, labels, codes)
+
+    def restrict_candidates(self, rule: Rule | None) -> None:
+        """Change who may be retrieved, without training again; None allows all."""
+        check_is_fitted(self, "members_")
+        check_rule(rule)
+        with _updating:
+            self.candidates_ = self.candidates_.restricted(rule)
+            self.candidates = rule
+
+    # --- what is left behind --------------------------------------------------
+
+    @property
+    def history_(self) -> pd.DataFrame:
+        """What happened in training: a line for each member and epoch."""
+        from tabr.ensemble import history_table
+
+        check_is_fitted(self, "members_")
+        return history_table(self.members_)
+
+    @property
+    def best_epoch_(self) -> list[int]:
+        """The epoch (from 0) whose weights each member kept."""
+        check_is_fitted(self, "members_")
+        return [member.history.best_epoch for member in self.members_]

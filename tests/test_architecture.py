@@ -45,6 +45,7 @@ ORDER = [
     "candidates",
     "effects",
     "explanation",
+    "uncertainty",
     "ensemble",
     "audit",
     "packing",
@@ -76,6 +77,7 @@ WITHOUT_TORCH = {
     "targets",
     "samples",
     "explanation",
+    "uncertainty",
 }
 OPTIONAL = [
     "polars",

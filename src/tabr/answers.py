@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,12 @@ from tabr.explanation import Explanation, NeighborTable, join_members
 from tabr.filters import Rule, check_rule
 from tabr.frames import Preprocessor, to_frame
 from tabr.targets import ClassTarget, NumberTarget
+from tabr.uncertainty import (
+    MOST_ROWS,
+    Calibration,
+    calibrate_classes,
+    calibrate_numbers,
+)
 
 if TYPE_CHECKING:
     from tabr.candidates import CandidateSet
@@ -29,6 +35,7 @@ class Answers:
     members_: list[Member]
     preprocessor_: Preprocessor
     target_: NumberTarget | ClassTarget
+    calibration_: Calibration
 
     def _ask(
         self, X: Any, effects: bool = False
@@ -89,6 +96,54 @@ class Answers:
 
         frame, candidates, answers = self._ask(X, effects=True)
         return explain(frame, candidates, answers, self.target_)
+
+    # --- how sure it is -------------------------------------------------------
+
+    def _signals(
+        self, X: Any
+    ) -> tuple[NDArray[np.float64], NeighborTable, NDArray[Any]]:
+        """Return predictions, neighbours and their labels (rows, m)."""
+        from tabr.ensemble import decode, neighbor_table
+
+        _, candidates, answers = self._ask(X)
+        predictions = [decode(a.output.prediction, self.target_) for a in answers]
+        table = join_members([neighbor_table(a, candidates) for a in answers])
+        there = table.ids >= 0
+        positions = np.zeros(table.ids.shape, np.int64)
+        positions[there] = candidates.positions(table.ids[there])
+        return np.mean(predictions, axis=0), table, candidates.y_at(positions)
+
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Learn from labelled rows how wrong predictions are.
+
+        `fit` has done it with the rows it stopped early by, which flatters slightly;
+        rows that nothing has seen do not.
+        """
+        check_is_fitted(self, "members_")
+        name = type(self).__name__
+        frame = to_frame(X)
+        self._calibrate(frame, self.target_.read(y, n_rows=len(frame), caller=name))
+        return self
+
+    def _calibrate(self, frame: pd.DataFrame, y: NDArray[Any]) -> None:
+        if len(frame) > MOST_ROWS:
+            chosen = np.random.RandomState(0).permutation(len(frame))[:MOST_ROWS]
+            frame, y = frame.iloc[chosen], y[chosen]
+        prediction, table, labels = self._signals(frame)
+        if isinstance(self.target_, ClassTarget):
+            codes = self.target_.encode(y)
+            self.calibration_ = calibrate_classes(codes, prediction, table)
+        else:
+            self.calibration_ = calibrate_numbers(y, prediction, table, labels)
+
+    def typicality(self, X: Any) -> NDArray[np.float64]:
+        """Return for each row the share of held-out rows that are at least as far.
+
+        Far from their nearest candidates, that is. Below 0.01, say, a row is unlike all
+        that the model remembers, and its prediction is a guess.
+        """
+        _, table, _ = self._signals(X)
+        return self.calibration_.typicality(table)
 
     # --- the living memory ----------------------------------------------------
 

@@ -69,7 +69,6 @@ def fit_members(
     score: Callable[[NDArray[np.float64]], float],
     *,
     rule: Rule | None,
-    refit: bool,
     seeds: list[int],
     device: torch.device,
     memory_limit: int | None,
@@ -77,8 +76,7 @@ def fit_members(
 ) -> tuple[list[Member], CandidateSet, MemoryPlan]:
     """Fit a network for each seed on the same rows, who become the candidates.
 
-    With `refit` the rows that were held out join them. An interruption keeps what was
-    fitted so far.
+    An interruption keeps what was fitted so far.
     """
     plan = plan_memory(
         network,
@@ -128,19 +126,34 @@ def fit_members(
     if any(member.history.stopped == "interrupted" for member in members):
         message = "training was interrupted: the best epoch so far is kept"
         warnings.warn(message, stacklevel=3)
-    if refit:
-        every = [sample.ids, held_out.ids]
-        order = np.argsort(np.concatenate(every), kind="stable")
-        sample = sample.joined(held_out).take(order)
-        index = torch.from_numpy(order)
-        rows = Rows(*(torch.cat(parts) for parts in zip(rows, rows_val, strict=True)))
-        rows = rows.take(index.to(place))
-        labels = torch.cat([labels, encode(held_out.y, target).to(device)])
-        labels = labels[index.to(device)]
-        bound = None if rule is None else rule.bind(sample.frame)
     known = sample.ids, sample.frame, sample.y, rows, labels
     next_id = int(max(sample.ids.max(), held_out.ids.max())) + 1
     return members, CandidateSet(*known, bound, next_id), plan
+
+
+def join_held_out(
+    candidates: CandidateSet, held_out: Sample, arrays: Arrays, target: Target
+) -> CandidateSet:
+    """Return the candidates with rows that were held out, in the order of ids."""
+    place, device = candidates.rows.num.device, candidates.labels.device
+    new = Rows.from_arrays(arrays, place)
+    ids = np.concatenate([candidates.ids, held_out.ids])
+    order = np.argsort(ids, kind="stable")
+    known = Sample(candidates.ids, candidates.frame, candidates.y)
+    sample = known.joined(held_out).take(order)
+    index = torch.from_numpy(order)
+    rows = Rows(*(torch.cat(p) for p in zip(candidates.rows, new, strict=True)))
+    labels = torch.cat([candidates.labels, encode(held_out.y, target).to(device)])
+    bound = candidates.rule
+    return CandidateSet(
+        sample.ids,
+        sample.frame,
+        sample.y,
+        rows.take(index.to(place)),
+        labels[index.to(device)],
+        None if bound is None else bound.rule.bind(sample.frame),
+        candidates.next_id,
+    )
 
 
 def ask_members(

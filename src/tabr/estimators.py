@@ -28,6 +28,7 @@ from tabr.frames import Kind, Preprocessor
 from tabr.metrics import Scoring, make_score
 from tabr.samples import Sample
 from tabr.targets import ClassTarget, NumberTarget
+from tabr.uncertainty import intervals, sets
 
 # Torch is imported by the first `fit` or `load`: with it, importing an estimator would
 # take twice as long.
@@ -130,7 +131,7 @@ class _TabR(Answers, BaseEstimator):
                 X (`validation_fraction`) is held out.
         """
         from tabr.devices import choose_device
-        from tabr.ensemble import fit_members
+        from tabr.ensemble import fit_members, join_held_out
 
         network = self._network_config()
         check_rule(self.candidates)
@@ -157,6 +158,9 @@ class _TabR(Answers, BaseEstimator):
             held_out = replace(held_out, ids=held_out.ids + first)
             target.encode(held_out.y)  # refuses labels that training does not have
         preprocessor = self._preprocessor().fit(train.frame)
+        matched = preprocessor.match(held_out.frame, caller=name)
+        held_out = replace(held_out, frame=matched)
+        validation = preprocessor.transform(matched, caller=name)
         classes = target.classes if isinstance(target, ClassTarget) else None
         members, candidates, plan = fit_members(
             network,
@@ -164,13 +168,12 @@ class _TabR(Answers, BaseEstimator):
             target,
             train,
             preprocessor.transform(train.frame, caller=name),
-            replace(held_out, frame=preprocessor.match(held_out.frame, caller=name)),
-            preprocessor.transform(held_out.frame, caller=name),
+            held_out,
+            validation,
             preprocessor.cardinalities,
             self.context_size,
             make_score(self.scoring, held_out.frame, held_out.y, classes),
             rule=self.candidates,
-            refit=self.refit_candidates,
             seeds=seeds,
             device=device,
             memory_limit=self.memory_limit,
@@ -180,6 +183,9 @@ class _TabR(Answers, BaseEstimator):
         self.members_, self.candidates_ = members, candidates
         self.memory_plan_ = plan
         self.preprocessor_, self.target_ = preprocessor, target
+        self._calibrate(held_out.frame, held_out.y)
+        if self.refit_candidates:
+            self.candidates_ = join_held_out(candidates, held_out, validation, target)
         self.n_features_in_ = sample.frame.shape[1]
         names = getattr(X, "columns", None)
         if names is not None and all(isinstance(name, str) for name in names):
@@ -286,6 +292,15 @@ class TabRRegressor(RegressorMixin, _TabR):
         """Return a value for each row of X, in the units of y."""
         return self._decoded(X)
 
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> NDArray[np.float64]:
+        """Return ends (rows, 2) that hold the truth in a share `coverage` of rows.
+
+        Of rows like those that were held out, or that `calibrate` was given. Intervals
+        are short where the labels of neighbours agree.
+        """
+        prediction, table, labels = self._signals(X)
+        return intervals(self.calibration_, coverage, prediction, table, labels)
+
 
 class TabRClassifier(ClassifierMixin, _TabR):
     """Predict a class from the classes of similar rows.
@@ -317,6 +332,14 @@ class TabRClassifier(ClassifierMixin, _TabR):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, (rows, classes)."""
         return self._decoded(X)
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
+        """Return sets of classes that hold the truth in a share `coverage` of rows.
+
+        Of rows like those that were held out, or that `calibrate` was given. The result
+        is (rows, classes), in the order of `classes_`.
+        """
+        return sets(self.calibration_, coverage, self._decoded(X))
 
 
 def load_model(

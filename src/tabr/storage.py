@@ -46,6 +46,7 @@ from tabr.packing import pack_param, unpack_param
 from tabr.rows import Rows
 from tabr.targets import ClassTarget, NumberTarget
 from tabr.training import History, Stop
+from tabr.uncertainty import Calibration
 
 AnyPath = str | os.PathLike[str]
 Arrays = dict[str, NDArray[Any]]
@@ -80,6 +81,8 @@ def save(model: Any, path: AnyPath) -> None:
     groups["candidates"] = candidates.rows._asdict() | of_rows
     preprocessor, groups["preprocessor"] = model.preprocessor_.state()
     target, groups["target"] = model.target_.state()
+    calibration = asdict(model.calibration_)
+    groups["calibration"] = {k: np.atleast_1d(v) for k, v in calibration.items()}
     contents = {_TENSORS: _to_safetensors(groups), _COLUMNS: content}
     params = {}
     for name, value in model.get_params(deep=False).items():
@@ -241,10 +244,20 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
         model.members_.append(Member(network, _history(about["history"])))
     _check(len(model.members_) > 0, "it has no network")
     model.preprocessor_, model.target_ = preprocessor, target
+    model.calibration_ = _calibration(group("calibration"))
     model.n_features_in_ = frame.shape[1]
     if header["named"]:
         model.feature_names_in_ = np.asarray(list(frame.columns), dtype=object)
     return model
+
+
+def _calibration(arrays: Arrays) -> Calibration:
+    n, f64 = arrays["scores"].shape, np.dtype(np.float64)
+    expected = {"scores": (n, f64), "distances": (n, f64), "spread": ((1,), f64)}
+    _compare(arrays, expected)
+    scores, distances = arrays["scores"].copy(), arrays["distances"].copy()
+    _check(len(n) == 1 and n[0] > 0, "its calibration is empty")
+    return Calibration(scores, distances, float(arrays["spread"][0]))
 
 
 def _class_target(state: Mapping[str, Any], arrays: Arrays) -> ClassTarget:

@@ -20,6 +20,7 @@ from tabr.bench.report import (
     read_runs,
     to_markdown,
 )
+from tabr.bench.studies import STUDIES, run_study
 from tabr.bench.tasks import BENCHMARKS, data_folder, select
 from tabr.frames import DataError
 
@@ -64,6 +65,15 @@ def _parser() -> argparse.ArgumentParser:
         "--params", type=json.loads, help="JSON of parameters; makes the run a trial"
     )
 
+    study = commands.add_parser("study", help="look beyond one score for each table")
+    study.set_defaults(command=_study)
+    study.add_argument("name", choices=list(STUDIES))
+    study.add_argument("--data", help="folder of the tables (default: TABR_DATA)")
+    study.add_argument("--out", type=Path, default=Path("results"))
+    study.add_argument("--seeds", type=_positive, default=3, help="seeds 0, 1, ...")
+    study.add_argument("--device", help="cpu or cuda (default: cuda if there is one)")
+    study.add_argument("--params", type=json.loads, help="JSON of parameters: a trial")
+
     table = commands.add_parser("table", help="compare with the published figures")
     table.set_defaults(command=_table)
     table.add_argument("--out", type=Path, default=Path("results"))
@@ -102,6 +112,14 @@ def _run(options: argparse.Namespace) -> int:
         params=options.params,
     )
     return 1 if summary.n_failed else 0
+
+
+def _study(options: argparse.Namespace) -> int:
+    params = {"device": options.device, **(options.params or {})}
+    folder, seeds = data_folder(options.data), range(options.seeds)
+    path = run_study(options.name, folder, options.out, seeds, params)
+    print(f"wrote {path}")
+    return 0
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -4,6 +4,11 @@ from pathlib import Path
 import pytest
 
 README = Path(__file__).parents[1] / "README.md"
+GUIDES = sorted(
+    path.name
+    for path in (README.parent / "docs").glob("*.md")
+    if "```python" in path.read_text("utf-8")
+)
 BLOCK = re.compile(
     r"^(?P<not_run><!-- not run: [^\n]+ -->\n\s*)?```python\n(?P<code>.*?)^```",
     re.MULTILINE | re.DOTALL,
@@ -29,6 +34,17 @@ def test_blocks_of_the_readme_run_in_order(
     namespace = {"__name__": "readme"}
     for block in blocks:
         exec(compile(block, str(README), "exec"), namespace)
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_blocks_of_a_guide_run_in_order(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = README.parent / "docs" / name
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "guide"}
+    for block in python_blocks(path.read_text("utf-8")):
+        exec(compile(block, str(path), "exec"), namespace)
 
 
 def test_only_unmarked_python_blocks_are_taken():

@@ -45,7 +45,7 @@ class LivingIndex(PointIndex):
     def extended(self, rows: Rows) -> Self:
         """Return it with further candidates."""
         new = copy.copy(self)
-        points = candidate_points(self.encoder, rows)
+        points = candidate_points(self.encoder, rows).to(self.points.device)
         if self.scan is not None:
             every = torch.cat([self.points, points])
             PointIndex.__init__(new, self.network, every, self.metric)

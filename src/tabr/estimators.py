@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -179,13 +180,16 @@ class _TabR(Answers, BaseEstimator):
             memory_limit=self.memory_limit,
             verbose=self.verbose,
         )
-        # All went well: only now the estimator changes.
-        self.members_, self.candidates_ = members, candidates
-        self.memory_plan_ = plan
-        self.preprocessor_, self.target_ = preprocessor, target
-        self._calibrate(held_out.frame, held_out.y)
+        fitted = copy.copy(self)
+        fitted.members_, fitted.candidates_ = members, candidates
+        fitted.memory_plan_ = plan
+        fitted.preprocessor_, fitted.target_ = preprocessor, target
+        fitted._calibrate(held_out.frame, held_out.y)
         if self.refit_candidates:
-            self.candidates_ = join_held_out(candidates, held_out, validation, target)
+            joined = join_held_out(candidates, held_out, validation, target)
+            fitted.candidates_ = joined
+        # All went well: only now the estimator changes.
+        self.__dict__.update(fitted.__dict__)
         self.n_features_in_ = sample.frame.shape[1]
         names = getattr(X, "columns", None)
         if names is not None and all(isinstance(name, str) for name in names):

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from tabr import __version__
+from tabr.cli.audit import audit
 from tabr.cli.files import (
     check_output,
     features,
@@ -29,6 +30,7 @@ from tabr.cli.files import (
 from tabr.cli.fit import fit
 from tabr.cli.memory import add, remove
 from tabr.cli.messages import Commands, Mistake, common, debug, say, show, show_json
+from tabr.cli.report import report
 
 DEMO_TABLES = ("diabetes", "breast-cancer", "wine", "digits")
 DEMO_MEMBERS = 5
@@ -52,8 +54,10 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(fit)
+main.add_command(audit)
 main.add_command(add)
 main.add_command(remove)
+main.add_command(report)
 
 
 def _load(path: Path) -> Any:

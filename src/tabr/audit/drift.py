@@ -1,0 +1,108 @@
+"""Drift: columns whose values moved from the training part to the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import chi2_contingency, ks_2samp
+
+from tabr.audit.findings import Finding, percent
+from tabr.frames import DataError, Preprocessor
+
+MIN_SHIFT = 0.1  # of the largest gap between two distribution functions
+MAX_CHANCE = 1e-3  # of a shift as large, over all columns together
+_SAMPLE = 20_000
+
+
+def column_shifts(
+    train: pd.DataFrame, test: pd.DataFrame, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Return how far each column moved, the farthest first.
+
+    `shift` is the Kolmogorov-Smirnov distance for numbers, and the share of rows that
+    would have to change their level for categories: 0 not at all, 1 altogether.
+    `chance` is the probability of a shift as large between random parts.
+    """
+    few, other = (_sample(frame, rng) for frame in (train, test))
+    try:
+        kinds: dict[str, Any] = dict(Preprocessor().fit(few).kinds_)
+    except DataError:
+        kinds = {}
+    lines = []
+    for name in train.columns:
+        one, two = few[name], other[name]
+        if kinds.get(name) == "numeric" and pd.api.types.is_numeric_dtype(one.dtype):
+            shift, chance = _number_shift(one, two)
+        elif kinds.get(name) == "date":
+            continue  # later rows have later dates: no news
+        else:
+            shift, chance = _level_shift(one, two)
+        lines.append({"column": name, "shift": shift, "chance": chance})
+    table = pd.DataFrame(lines, columns=["column", "shift", "chance"])
+    return table.sort_values("shift", ascending=False, ignore_index=True)
+
+
+def drift_finding(
+    train: pd.DataFrame, test: pd.DataFrame, rng: np.random.Generator
+) -> Finding | None:
+    """Say which columns moved, if any."""
+    table = column_shifts(train, test, rng)
+    is_moved = (table["shift"] > MIN_SHIFT) & (
+        table["chance"] < MAX_CHANCE / max(1, len(table))
+    )
+    moved = table[is_moved]
+    if moved.empty:
+        return None
+    names = ", ".join(
+        f"{name!r} ({shift:.2f})"
+        for name, shift in zip(moved["column"][:5], moved["shift"][:5], strict=True)
+    )
+    more = f" and {len(moved) - 5} more" if len(moved) > 5 else ""
+    return Finding(
+        "columns that moved",
+        "warning",
+        f"{len(moved)} of {len(table)} columns are distributed otherwise in the test"
+        f" part (largest shift, 0 to 1): {names}{more}; a random split does not do"
+        f" that (chance under {percent(MAX_CHANCE)})",
+        len(moved),
+        len(table),
+        "columns",
+    )
+
+
+def _sample(frame: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    if len(frame) <= _SAMPLE:
+        return frame
+    return frame.iloc[np.sort(rng.choice(len(frame), _SAMPLE, replace=False))]
+
+
+def _number_shift(one: pd.Series[Any], two: pd.Series[Any]) -> tuple[float, float]:
+    a = one.dropna().to_numpy(float)
+    b = pd.to_numeric(two, errors="coerce").dropna().to_numpy(float)
+    if not len(a) or not len(b):
+        return float(len(a) != len(b)), 0.0 if len(a) != len(b) else 1.0
+    result = ks_2samp(a, b, method="asymp")
+    return float(result.statistic), float(result.pvalue)
+
+
+def _level_shift(one: pd.Series[Any], two: pd.Series[Any]) -> tuple[float, float]:
+    counts = pd.DataFrame(
+        {"one": _texts(one).value_counts(), "two": _texts(two).value_counts()}
+    ).fillna(0.0)
+    shares = counts / counts.sum()
+    shift = float((shares["one"] - shares["two"]).abs().sum() / 2)
+    # Rare levels share one cell: the chi-squared law needs full ones.
+    rare = counts.sum(axis=1) < 10
+    cells = counts[~rare]
+    if rare.any():
+        rest = counts[rare].sum().to_frame().T
+        cells = pd.concat([cells, rest])
+    if len(cells) < 2:
+        return shift, 1.0
+    return shift, float(chi2_contingency(cells.to_numpy() + 1e-9).pvalue)
+
+
+def _texts(column: pd.Series[Any]) -> pd.Series[Any]:
+    return column.astype(object).where(column.notna(), "missing").astype(str)

@@ -1,0 +1,70 @@
+"""The command `report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tabr.cli.files import (
+    check_output,
+    model_argument,
+    output_type,
+    read_table,
+    table_argument,
+    target_of,
+)
+from tabr.cli.messages import Mistake, common, say, show_json
+
+
+@click.command()
+@model_argument
+@table_argument
+@click.option(
+    "-o",
+    "--output",
+    metavar="PAGE",
+    type=output_type,
+    required=True,
+    help="The page to write, as .html.",
+)
+@click.option("--target", metavar="COL", help="The column with the labels.")
+@click.option("--title", metavar="TEXT", help="Of the page.")
+@click.option("--audit", is_flag=True, help="Look for leaks and copies too.")
+@common
+def report(
+    model_file: Path,
+    table: Path,
+    output: Path,
+    target: str | None,
+    title: str | None,
+    audit: bool,
+    as_json: bool,
+) -> None:
+    """Write a page about MODEL and the labelled rows of TABLE, which are new to it.
+
+    It opens in any browser, without a network.
+    """
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise Mistake(f"a page's name must end in .html, however: {output}")
+    check_output(output, [table, model_file])
+    from tabr.estimators import load_model
+    from tabr.report import save_report
+
+    frame, model = read_table(table), load_model(model_file)
+    target = target_of(model, frame, target, table)
+    save_report(
+        model,
+        frame.drop(columns=target),
+        frame[target],
+        output,
+        title=title,
+        audit=audit,
+        model_file=model_file,
+    )
+    size = output.stat().st_size
+    if as_json:
+        about = {"target": target, "rows": len(frame), "bytes": size}
+        show_json({"output": str(output), **about})
+    else:
+        say(f"wrote a page about {len(frame)} rows to {output}, {size / 1e6:.1f} MB")

@@ -55,7 +55,7 @@ class Answers:
             self.members_,
             candidates,
             frame,
-            self.preprocessor_.transform(frame, caller=name),
+            self.preprocessor_.arrays(frame),
             self.context_size,  # type: ignore[attr-defined]
             self.recall_target,  # type: ignore[attr-defined]
             None if plan is None else plan.rows_at_a_time,

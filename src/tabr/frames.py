@@ -165,7 +165,11 @@ class Preprocessor:
 
     def transform(self, frame: pd.DataFrame, *, caller: str = "Preprocessor") -> Arrays:
         """Return the rows as arrays; `caller` is the name to use in messages."""
-        num, flags, cat = self._encode(self.match(frame, caller=caller))
+        return self.arrays(self.match(frame, caller=caller))
+
+    def arrays(self, matched: pd.DataFrame) -> Arrays:
+        """Return rows as arrays that `match` has returned."""
+        num, flags, cat = self._encode(matched)
         return Arrays(self._normalizer.transform(num), flags, cat)
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:

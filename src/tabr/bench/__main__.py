@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from tabr.bench import study_report
 from tabr.bench.plot import plot
 from tabr.bench.pool import items_of, run_all
 from tabr.bench.report import (
@@ -74,6 +75,11 @@ def _parser() -> argparse.ArgumentParser:
     study.add_argument("--device", help="cpu or cuda (default: cuda if there is one)")
     study.add_argument("--params", type=json.loads, help="JSON of parameters: a trial")
 
+    studies = commands.add_parser("studies", help="write the page of the studies")
+    studies.set_defaults(command=_studies)
+    studies.add_argument("--out", type=Path, default=Path("results"))
+    studies.add_argument("--write", type=Path, default=Path("docs/studies.md"))
+
     table = commands.add_parser("table", help="compare with the published figures")
     table.set_defaults(command=_table)
     table.add_argument("--out", type=Path, default=Path("results"))
@@ -119,6 +125,14 @@ def _study(options: argparse.Namespace) -> int:
     folder, seeds = data_folder(options.data), range(options.seeds)
     path = run_study(options.name, folder, options.out, seeds, params)
     print(f"wrote {path}")
+    return 0
+
+
+def _studies(options: argparse.Namespace) -> int:
+    options.write.parent.mkdir(parents=True, exist_ok=True)
+    options.write.write_text(study_report.to_markdown(options.out), "utf-8")
+    picture = options.write.with_suffix(".svg")
+    study_report.plot_new_candidates(options.out, picture)
     return 0
 
 

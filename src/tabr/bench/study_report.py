@@ -1,0 +1,150 @@
+"""Tables and a picture of the studies, made from their files alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tabr.bench.studies import STUDIES, TIMED
+from tabr.optional import require
+
+# What the paper says of California (its appendix on neighbours): the step, the share of
+# attention within 10 km, and on the row itself.
+PUBLISHED = {"step-1": (0.01, 0.0007), "step-2": (0.77, 0.07)}
+_WAYS = ("plain", "plain, refreshed", "past", "past, living")
+
+
+def read_study(results: Path, name: str) -> tuple[str, pd.DataFrame] | None:
+    """Return the command of a study and its records, or None if it was not run."""
+    path = results / "studies" / f"{name}.json"
+    if not path.is_file():
+        return None
+    content = json.loads(path.read_text("utf-8"))
+    return content["command"], pd.DataFrame(content["records"])
+
+
+def spread(values: pd.Series[Any], digits: int = 4) -> str:
+    """Write the mean and the standard deviation over seeds.
+
+    >>> spread(pd.Series([1.0, 2.0, 3.0]), 2)
+    '2.00 ± 0.82'
+    """
+    mean, deviation = values.mean(), values.std(ddof=0)
+    return f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+
+
+def _table(header: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def attention_table(records: pd.DataFrame) -> str:
+    """Compare where attention falls with what the paper says."""
+    rows = []
+    for name, part in records.groupby("model", sort=False):
+        published = PUBLISHED.get(str(name))
+        row = [str(name), f"{100 * part.within_10_km.mean():.1f} %"]
+        row.append("" if published is None else f"{100 * published[0]:.0f} %")
+        row.append(f"{100 * part.on_itself.mean():.2f} %")
+        row.append("" if published is None else f"{100 * published[1]:.2f} %")
+        rows.append([*row, spread(part.test)])
+    header = ["model", "within 10 km", "published", "on the row itself", "published"]
+    return _table([*header, "test RMSE"], rows)
+
+
+def new_candidates_table(records: pd.DataFrame) -> str:
+    """Show scores against the share of rows that are candidates."""
+    rows = []
+    for (name, share), part in records.groupby(["table", "share"], sort=False):
+        count = f"{round(part.candidates.mean()):,}"
+        seconds = f"{part.add_seconds.mean():.2f}"
+        rows.append([str(name), f"{share:.0%}", count, spread(part.test), seconds])
+    header = ["table", "of the rows", "candidates", "test score", "seconds to add"]
+    return _table(header, rows)
+
+
+def time_table(records: pd.DataFrame) -> str:
+    """Compare ways to retrieve through time."""
+    rows = []
+    kinds = {name: kind for name, _, kind in TIMED}
+    for name, part in records.groupby("table", sort=False):
+        number = kinds[str(name)] == "regression"
+        of_way = {way: part[part.way == way].test for way in _WAYS}
+        cells = [spread(of_way[way], 3 if number else 4) for way in _WAYS]
+        rows.append([str(name), "RMSE" if number else "accuracy", *cells])
+    return _table(["table", "measure", *_WAYS], rows)
+
+
+_TABLES = {
+    "attention": attention_table,
+    "new-candidates": new_candidates_table,
+    "time": time_table,
+}
+_TITLES: Mapping[str, tuple[str, str]] = {
+    "attention": (
+        "Where attention falls",
+        "California: the mean weight that test rows give to neighbours within 10 km,"
+        " and to themselves where a step has them in their context.",
+    ),
+    "new-candidates": (
+        "New candidates without training",
+        "Trained on a tenth of the training rows; the rest is added afterwards, and"
+        " nothing is trained again. covtype: accuracy; nycflights13, split in time:"
+        " RMSE of the delay in minutes.",
+    ),
+    "time": (
+        "Through time",
+        "The first 64 % of the rows train, the next 16 % stop early, the last 20 % are"
+        " predicted. *Refreshed*: validation rows are candidates too. *past*:"
+        " `PastOnly`, in training too, and refreshed. *Living*: besides, test rows"
+        " arrive in twenty parts and become candidates once they are predicted.",
+    ),
+}
+
+
+def to_markdown(results: Path) -> str:
+    """Return the page of all studies."""
+    text = ["# Studies", "", "Means ± standard deviations over seeds.", ""]
+    for name in STUDIES:
+        title, words = _TITLES[name]
+        found = read_study(results, name)
+        text += [f"## {title}", "", words, ""]
+        if found is None:
+            command = f"python -m tabr.bench study {name} --data FOLDER"
+            text += [f"Not run yet: `{command}`.", ""]
+            continue
+        command, records = found
+        text += [f"`{command}`", "", _TABLES[name](records), ""]
+        if name == "new-candidates":
+            text += ["![scores against the share of candidates](studies.svg)", ""]
+    text += ["This page is made by `python -m tabr.bench studies`.", ""]
+    return "\n".join(text)
+
+
+def plot_new_candidates(results: Path, path: Path) -> None:
+    """Draw scores against the share of rows that are candidates, if they are known."""
+    found = read_study(results, "new-candidates")
+    if found is None:
+        return
+    matplotlib: Any = require("matplotlib", extra="plots")
+    from matplotlib.figure import Figure
+
+    tables = list(found[1].groupby("table", sort=False))
+    figure = Figure(figsize=(4.2 * len(tables), 3), layout="constrained")
+    axes = figure.subplots(1, len(tables), squeeze=False)[0]
+    for axis, (name, part) in zip(axes, tables, strict=True):
+        of_share = part.groupby("share").test
+        mean, deviation = of_share.mean(), of_share.std(ddof=0)
+        axis.errorbar(100 * mean.index, mean, deviation, marker="o", capsize=3)
+        axis.set_xlabel("candidates, % of the training rows")
+        axis.set_ylabel("accuracy" if name == "covtype" else "RMSE")
+        axis.set_title(str(name), fontsize=11)
+        axis.spines[["top", "right"]].set_visible(False)
+    # Text as text, and the same file for the same records.
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "tabr"}
+    with matplotlib.rc_context(settings):
+        figure.savefig(path, metadata={"Date": None})

@@ -147,11 +147,15 @@ def write(
     options: argparse.Namespace,
     arguments: Sequence[str] | None,
     result: Mapping[str, Any],
+    by: str | None = None,
 ) -> Path:
-    """Write a result with its origin, whole or not at all; return the file."""
+    """Write a result with its origin, whole or not at all; return the file.
+
+    `by` is the benchmark that made it, if that is not its name.
+    """
     device = torch.device(options.device)
     record = {
-        "command": command(f"benchmarks.{name}", arguments),
+        "command": command(f"benchmarks.{by or name}", arguments),
         "hardware": hardware(device),
         "device": device.type,
         "threads": torch.get_num_threads(),

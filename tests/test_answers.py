@@ -183,6 +183,12 @@ def test_ignored_columns_are_no_features(plain: TabRRegressor) -> None:
     np.testing.assert_array_equal(plain.predict(rows.drop(columns=IGNORE)), expected)
 
 
+def test_a_column_to_ignore_must_be_there() -> None:
+    frame, y = table(30)
+    with pytest.raises(DataError, match=r"it names \['whom'\]"):
+        TabRRegressor(**SMALL, ignore=["whom"]).fit(frame, y)
+
+
 def test_a_rule_without_its_column_is_refused(ruled: TabRRegressor) -> None:
     rows, _ = table(5, seed=1)
     with pytest.raises(DataError, match=r"\['who'\] are absent"):

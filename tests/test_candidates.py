@@ -125,6 +125,11 @@ def test_labels_may_change() -> None:
     assert old.y.tolist() == [0, 10, 20] and old.labels.tolist() == [0, 1, 2]
 
 
+def test_one_candidate_gets_one_label() -> None:
+    with pytest.raises(DataError, match="each id may come once"):
+        make().relabelled([2, 2], np.array([1.0, 2.0]), torch.tensor([0.1, 0.2]))
+
+
 def test_labels_that_are_texts_may_grow_longer() -> None:
     rows = rows_of([0.0, 1.0])
     y = np.array(["a", "b"])

@@ -442,7 +442,7 @@ def test_a_bug_shows_its_traceback_only_with_debug(
     def broken(*args: object) -> None:
         np.zeros(3).reshape(2, 2)
 
-    monkeypatch.setattr(cli, "_load", broken)
+    monkeypatch.setattr(cli, "load_model_file", broken)
     args = ("predict", folder / "price.tabr", folder / "houses.csv")
     short, long = run(*args), run(*args, "--debug")
     assert short.exit_code == long.exit_code == 1
@@ -457,7 +457,7 @@ def test_running_out_of_memory_is_one_sentence(
     def hungry(*args: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(cli, "_load", hungry)
+    monkeypatch.setattr(cli, "load_model_file", hungry)
     args = ("predict", folder / "price.tabr", folder / "houses.csv")
     assert "out of memory" in refuse(*args)
 

@@ -99,19 +99,19 @@ class Answers:
 
     # --- how sure it is -------------------------------------------------------
 
-    def _signals(
+    def signals(
         self, X: Any
     ) -> tuple[NDArray[np.float64], NeighborTable, NDArray[Any]]:
-        """Return predictions, neighbours and their labels (rows, m)."""
+        """Return predictions, neighbours and their labels (rows, m), of one search.
+
+        Predictions are values (rows,) or probabilities (rows, classes).
+        """
         from tabr.ensemble import decode, neighbor_table
 
         _, candidates, answers = self._ask(X)
         predictions = [decode(a.output.prediction, self.target_) for a in answers]
         table = join_members([neighbor_table(a, candidates) for a in answers])
-        there = table.ids >= 0
-        positions = np.zeros(table.ids.shape, np.int64)
-        positions[there] = candidates.positions(table.ids[there])
-        return np.mean(predictions, axis=0), table, candidates.y_at(positions)
+        return np.mean(predictions, axis=0), table, candidates.y_of(table.ids)
 
     def calibrate(self, X: Any, y: Any) -> Self:
         """Learn from labelled rows how wrong predictions are.
@@ -129,7 +129,7 @@ class Answers:
         if len(frame) > MOST_ROWS:
             chosen = np.random.RandomState(0).permutation(len(frame))[:MOST_ROWS]
             frame, y = frame.iloc[chosen], y[chosen]
-        prediction, table, labels = self._signals(frame)
+        prediction, table, labels = self.signals(frame)
         if isinstance(self.target_, ClassTarget):
             codes = self.target_.encode(y)
             self.calibration_ = calibrate_classes(codes, prediction, table)
@@ -142,8 +142,7 @@ class Answers:
         Far from their nearest candidates, that is. Below 0.01, say, a row is unlike all
         that the model remembers, and its prediction is a guess.
         """
-        _, table, _ = self._signals(X)
-        return self.calibration_.typicality(table)
+        return self.calibration_.typicality(self.neighbors(X))
 
     # --- the living memory ----------------------------------------------------
 

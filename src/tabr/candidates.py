@@ -114,8 +114,11 @@ class CandidateSet:
         """Return the ids at positions of any shape."""
         return self._ids.view[positions]
 
-    def y_at(self, positions: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the user's labels at positions of any shape."""
+    def y_of(self, ids: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the user's labels of ids of any shape; those of -1 mean nothing."""
+        there = ids >= 0
+        positions = np.zeros(ids.shape, np.int64)
+        positions[there] = self.positions(ids[there])
         return self._y.view[positions]
 
     def positions(self, ids: object) -> NDArray[np.int64]:
@@ -240,6 +243,12 @@ class CandidateSet:
     def relabelled(self, ids: object, y: NDArray[Any], labels: Tensor) -> CandidateSet:
         """Return the set with other labels y (k,) for these ids."""
         positions = self.positions(ids)
+        n, n_distinct = len(positions), len(np.unique(positions))
+        if n_distinct < n:
+            raise DataError(
+                "each id may come once, as it gets one label, however "
+                f"{n} ids came for {n_distinct} candidates: drop the repeated ones"
+            )
         new = self._copy()
         of_all = self._y.view
         dtype = of_all.dtype if of_all.dtype.kind == "O" else np.result_type(of_all, y)

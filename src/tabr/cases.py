@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import is_classifier
 
 from tabr.estimators import TabRClassifier, TabRRegressor
 from tabr.explanation import Explanation
@@ -58,15 +59,15 @@ def make_cases(
         found = model.explain(chosen)
         predictions, table = found.answers, found.table
     else:
-        predictions, table = model.predict(chosen), model.neighbors(chosen)
+        values, table, _ = model.signals(chosen)
+        predictions = model.target_.decode(values) if is_classifier(model) else values
     candidates = model.candidates_
     if not set(model.preprocessor_.kinds_) <= set(chosen.columns):
         chosen = chosen.set_axis(candidates.frame.columns, axis=1)  # a nameless fit
     ids = table.ids[:, :m]
     distinct = np.unique(ids[ids >= 0])
     columns = dict(zip(distinct, _records(candidates.look_up(distinct)), strict=True))
-    y = candidates.y_at(candidates.positions(distinct))
-    label = dict(zip(distinct, y, strict=True))
+    label = dict(zip(distinct, candidates.y_of(distinct), strict=True))
 
     def neighbor(k: int, j: int) -> Neighbor:
         id = int(ids[k, j])

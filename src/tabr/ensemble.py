@@ -292,8 +292,6 @@ def explain(
     else:
         usual = np.full(len(frame), float(np.mean(y)))
         given = predictions
-    positions = np.zeros(ids.shape, np.int64)
-    positions[there] = candidates.positions(ids[there])
     return Explanation(
         rows=frame,
         answers=given,
@@ -301,7 +299,7 @@ def explain(
         alone=np.mean(alone, axis=0),
         usual=usual,
         table=NeighborTable(ids, joined["weights"], distances),
-        labels=candidates.y_at(positions),
+        labels=candidates.y_of(ids),
         effects=np.where(there, joined["effects"], 0.0),
         corrections=joined.get("corrections"),
         neighbors=candidates.look_up(known),

@@ -25,7 +25,7 @@ from tabr.config import (
     batch_size_for,
 )
 from tabr.filters import Rule, check_rule, split_by
-from tabr.frames import Kind, Preprocessor
+from tabr.frames import DataError, Kind, Preprocessor
 from tabr.metrics import Scoring, make_score
 from tabr.samples import Sample
 from tabr.targets import ClassTarget, NumberTarget
@@ -158,7 +158,9 @@ class _TabR(Answers, BaseEstimator):
             first = int(sample.ids.max()) + 1
             held_out = replace(held_out, ids=held_out.ids + first)
             target.encode(held_out.y)  # refuses labels that training does not have
-        preprocessor = self._preprocessor().fit(train.frame)
+        preprocessor = self._preprocessor()
+        _check_ignored(preprocessor.ignore, list(sample.frame.columns))
+        preprocessor.fit(train.frame)
         matched = preprocessor.match(held_out.frame, caller=name)
         held_out = replace(held_out, frame=matched)
         validation = preprocessor.transform(matched, caller=name)
@@ -302,7 +304,7 @@ class TabRRegressor(RegressorMixin, _TabR):
         Of rows like those that were held out, or that `calibrate` was given. Intervals
         are short where the labels of neighbours agree.
         """
-        prediction, table, labels = self._signals(X)
+        prediction, table, labels = self.signals(X)
         return intervals(self.calibration_, coverage, prediction, table, labels)
 
 
@@ -415,6 +417,16 @@ For each row the model retrieves the most similar training rows under a metric t
 for _estimator in (TabRRegressor, TabRClassifier):
     assert _estimator.__doc__ is not None
     _estimator.__doc__ = _estimator.__doc__.replace("{parameters}", _PARAMETERS)
+
+
+def _check_ignored(names: Sequence[str], columns: list[str]) -> None:
+    """Refuse columns that are not there: most likely they are misspelt."""
+    absent = [name for name in names if name not in columns]
+    if absent:
+        raise DataError(
+            f"ignore must name columns of the table, however it names {absent}: the"
+            f" columns are {columns}"
+        )
 
 
 def _seeds(random_state: int | np.random.RandomState | None, n: int) -> list[int]:

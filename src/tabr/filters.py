@@ -13,6 +13,7 @@ to be compared with them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ from tabr.intervals import (
 from tabr.tables import DataError
 
 
-class Rule:
+class Rule(ABC):
     """Who may be whose neighbour; the base of all rules."""
 
     def __and__(self, other: Rule) -> Rule:
@@ -61,12 +62,12 @@ class Rule:
         """All columns that it reads."""
         return tuple(dict.fromkeys(c for leaf in self.leaves for c in leaf.needs))
 
+    @abstractmethod
     def normal(self, inverted: bool = False) -> list[list[tuple[Leaf, bool]]]:
         """Return it as groups of leaves, each as it is or inverted.
 
         A candidate is allowed if in every group one leaf allows it.
         """
-        raise NotImplementedError
 
     def bind(self, candidates: pd.DataFrame) -> BoundRule:
         """Fix the candidates that rows are compared with."""
@@ -113,17 +114,17 @@ class Leaf(Rule):
     """A rule that is not made of others."""
 
     @property
+    @abstractmethod
     def needs(self) -> tuple[str, ...]:
         """The columns that it reads."""
-        raise NotImplementedError
 
     def normal(self, inverted: bool = False) -> list[list[tuple[Leaf, bool]]]:
         """Return one group of one leaf."""
         return [[(self, inverted)]]
 
-    def over(self, candidates: pd.DataFrame) -> Any:
+    @abstractmethod
+    def over(self, candidates: pd.DataFrame) -> Times | Groups | Function:
         """Return what compares rows with these candidates."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -198,15 +199,10 @@ class SameGroup(Leaf):
 
 
 @dataclass(frozen=True)
-class NotSameGroup(Leaf):
+class NotSameGroup(Rule):
     """Candidates of other groups; a row without a group may have any neighbour."""
 
     column: str
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The column of groups."""
-        return (self.column,)
 
     def normal(self, inverted: bool = False) -> list[list[tuple[Leaf, bool]]]:
         """Return it as what it inverts."""

@@ -12,7 +12,7 @@ from tabr.growing import Growing
 from tabr.network import TabR
 from tabr.retrieval import PointIndex, candidate_points
 from tabr.rows import Rows
-from tabr.search import Neighbors, Rules
+from tabr.search import Rules
 
 
 class LivingIndex(PointIndex):
@@ -20,7 +20,7 @@ class LivingIndex(PointIndex):
 
     `extended` and `without` return an index with other candidates and leave this one as
     it is. On a CPU they cost what changes, beside a copy of one number for each
-    candidate; a GPU lays its candidates out anew, which takes it milliseconds.
+    candidate; on a GPU `extended` lays all candidates out anew.
     """
 
     def __init__(self, network: TabR, rows: Rows, device: torch.device) -> None:
@@ -57,9 +57,7 @@ class LivingIndex(PointIndex):
         new._vectors = self._vectors.extended(vectors.T)
         new.points, new.vectors = new._points.view, new._vectors.view.T
         if self._offsets is not None:
-            gram = self.metric.gram.to(vectors.dtype)
-            metric = self.metric._replace(gram=gram)
-            offsets = self.network.offsets(vectors.to(gram.device), metric)
+            offsets = self._offsets_of(vectors)
             if offsets is None:  # zeros, some of which say that one was removed
                 offsets = self._offsets.view.new_zeros(len(points))
             new._offsets = self._offsets.extended(offsets)
@@ -85,19 +83,9 @@ class LivingIndex(PointIndex):
         new.offsets = offsets
         return new
 
-    def neighbors(
-        self,
-        points: Tensor,
-        m: int,
-        exclude: Tensor | None = None,
-        rules: Rules | None = None,
-        last: Tensor | None = None,
-        recall_target: float | None = None,
-    ) -> Neighbors:
-        """Return the m nearest candidates that are there and allowed."""
-        if self._alive is not None:
-            rules = _among(self._alive, rules, len(points))
-        return super().neighbors(points, m, exclude, rules, last, recall_target)
+    def _permitted(self, rules: Rules | None, b: int) -> Rules | None:
+        """Forbid who was removed."""
+        return rules if self._alive is None else _among(self._alive, rules, b)
 
 
 def _among(alive: Tensor, rules: Rules | None, b: int) -> Rules:

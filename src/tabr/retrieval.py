@@ -63,19 +63,28 @@ class PointIndex:
         self.metric = Metric(metric.key.detach(), metric.gram.detach(), hidden)
         gram = metric.gram.detach().to(dtype)
         if self.scan is None:
-            of_search = self.metric._replace(gram=gram)
-            parts = [
-                self.network.offsets(part.to(gram.device), of_search)
-                for part in self.vectors.split(_CHUNK)
-            ]
-            offsets = [part for part in parts if part is not None]
-            self.offsets = torch.cat(offsets) if offsets else None
+            self.offsets = self._offsets_of(self.vectors)
         elif self.network.is_dot:
             self.scan.follow(None)
             self.offsets = None
         else:
             self.scan.follow(gram)
             self.offsets = self.scan.offsets
+
+    def _offsets_of(self, vectors: Tensor) -> Tensor | None:
+        """Return the offsets (n,) of centred candidates, on the network's device."""
+        gram = self.metric.gram.to(vectors.dtype)
+        metric = self.metric._replace(gram=gram)
+        parts = [
+            self.network.offsets(part.to(gram.device), metric)
+            for part in vectors.split(_CHUNK)
+        ]
+        offsets = [part for part in parts if part is not None]
+        return torch.cat(offsets) if offsets else None
+
+    def _permitted(self, rules: Rules | None, b: int) -> Rules | None:
+        """Return the rules of b queries, with those of the index itself."""
+        return rules
 
     @torch.no_grad()
     def neighbors(
@@ -92,6 +101,7 @@ class PointIndex:
         Neighbours that the points had before, (b, m) or -1, make it faster; so may a
         share of neighbours that suffices. A scan stays exact, at no higher cost.
         """
+        rules = self._permitted(rules, len(points))
         center = self.center.to(points)
         queries = self.network.queries(points, center, self.metric)
         queries = queries.to(self.vectors.dtype)

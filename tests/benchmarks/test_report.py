@@ -109,8 +109,8 @@ RESULTS: dict[str, dict[str, Any]] = {
             "five_to_one": 4.2,
             "five_to_one_per_epoch": 4.1,
         },
-        "covtype": {"first": {**FIT, "test": 0.9751}},
     },
+    "covtype": {"rows": 300_000, "first": {**FIT, "test": 0.9751}},
 }
 
 

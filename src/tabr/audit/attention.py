@@ -17,6 +17,7 @@ from tabr.audit.calibration import MAX_CHANCE, MIN_EXCESS_SHARE, chance_of_more
 from tabr.audit.findings import Finding, Ids, percent
 from tabr.audit.labels import Labels
 from tabr.explanation import NeighborTable
+from tabr.uncertainty import distance
 
 Floats = NDArray[np.float64]
 
@@ -25,7 +26,6 @@ MAX_RATIO = 0.25  # of its distance to the next one's
 N_JUDGES = 10  # heaviest neighbours whose labels are compared with a row's own
 FAR_OUT = 5.0  # robust standard deviations of what neighbours leave unexplained
 _SAMPLE = 5000  # rows that are asked about, of each part
-_NEAREST = 5  # whose mean distance says how far from the memory a row is
 
 
 def model_findings(
@@ -148,7 +148,7 @@ def far_from_memory(
     table: NeighborTable, ids: Ids, among: NeighborTable
 ) -> Finding | None:
     """Find whether new rows lie farther from the candidates than these do."""
-    ours, usual = _distance(table), _distance(among)
+    ours, usual = distance(table), distance(among)
     ours_ok, usual_ok = np.isfinite(ours), np.isfinite(usual)
     if ours_ok.sum() < 2 or usual_ok.sum() < 2:
         return None
@@ -214,11 +214,6 @@ def use(table: NeighborTable, ids: Ids) -> list[Finding]:
             ids[unused],
         ),
     ]
-
-
-def _distance(table: NeighborTable) -> Floats:
-    k = min(_NEAREST, table.distances.shape[1])
-    return np.asarray(np.sort(table.distances, 1)[:, :k].mean(1))
 
 
 def _sample(n: int, rng: np.random.Generator) -> Ids:

@@ -19,6 +19,7 @@ from tabr.cli.audit import audit
 from tabr.cli.files import (
     check_output,
     features,
+    load_model_file,
     model_argument,
     output_type,
     read_table,
@@ -32,6 +33,16 @@ from tabr.cli.memory import add, remove
 from tabr.cli.messages import Commands, Mistake, common, debug, say, show, show_json
 from tabr.cli.report import report
 
+rows_option = click.option(
+    "--rows", metavar="0,5,7", help="Which rows, from 0.  [default: all]"
+)
+m_option = click.option(
+    "-m",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Neighbours of each row that are shown.",
+)
 DEMO_TABLES = ("diabetes", "breast-cancer", "wine", "digits")
 DEMO_MEMBERS = 5
 
@@ -60,12 +71,6 @@ main.add_command(remove)
 main.add_command(report)
 
 
-def _load(path: Path) -> Any:
-    from tabr.estimators import load_model
-
-    return load_model(path)
-
-
 @main.command()
 @model_argument
 @table_argument
@@ -81,7 +86,7 @@ def predict(
     if output is not None:
         check_output(output, [table, model_file])
         suffix_of(output)
-    frame, model = read_table(table), _load(model_file)
+    frame, model = read_table(table), load_model_file(model_file)
     import pandas as pd
 
     if proba and not hasattr(model, "classes_"):
@@ -113,7 +118,7 @@ def predict(
 @common
 def evaluate(model_file: Path, table: Path, target: str | None, as_json: bool) -> None:
     """Score the predictions for TABLE, beside a constant one."""
-    frame, model = read_table(table), _load(model_file)
+    frame, model = read_table(table), load_model_file(model_file)
     target = target_of(model, frame, target, table)
     import numpy as np
 
@@ -164,44 +169,37 @@ def _read_rows(text: str | None, n: int) -> list[int]:
 @main.command()
 @model_argument
 @table_argument
-@click.option("--rows", metavar="0,5,7", help="Which rows, from 0.  [default: all]")
-@click.option(
-    "-m",
-    type=click.IntRange(1),
-    default=5,
-    show_default=True,
-    help="Neighbours of each row.",
-)
+@rows_option
+@m_option
 @common
 def neighbors(
     model_file: Path, table: Path, rows: str | None, m: int, as_json: bool
 ) -> None:
     """Show which training rows the predictions for TABLE came from."""
-    frame, model = read_table(table), _load(model_file)
+    frame, model = read_table(table), load_model_file(model_file)
+    _show_cases(model, features(model, frame), _read_rows(rows, len(frame)), m, as_json)
+
+
+def _show_cases(
+    model: Any, frame: Any, rows: list[int], m: int, as_json: bool, **more: bool
+) -> None:
+    """Show rows with their neighbours, as text or as JSON."""
     from tabr.cases import case_lines, make_cases, telling_columns
 
-    chosen = _read_rows(rows, len(frame))
-    cases = make_cases(model, features(model, frame), chosen, m)
+    cases = make_cases(model, frame, rows, m, **more)
     if as_json:
         found = [dataclasses.asdict(case) for case in cases]
         show_json({"rows": [{k: c[k] for k in c if k != "truth"} for c in found]})
         return
-    ranked = telling_columns(model, cases)
-    lines = case_lines(cases, ranked, _width(), distances=True)
+    lines = case_lines(cases, telling_columns(model, cases), _width(), distances=True)
     show("\n".join(lines).lstrip("\n"))
 
 
 @main.command()
 @model_argument
 @table_argument
-@click.option("--rows", metavar="0,5,7", help="Which rows, from 0.  [default: all]")
-@click.option(
-    "-m",
-    type=click.IntRange(1),
-    default=5,
-    show_default=True,
-    help="Neighbours of each row that are shown.",
-)
+@rows_option
+@m_option
 @click.option(
     "-o", "--output", metavar="OUT", type=output_type, help="A table of all neighbours."
 )
@@ -218,7 +216,7 @@ def explain(
     if output is not None:
         check_output(output, [table, model_file])
         suffix_of(output)
-    frame, model = read_table(table), _load(model_file)
+    frame, model = read_table(table), load_model_file(model_file)
     chosen = _read_rows(rows, len(frame))
     known = features(model, frame)
     if output is not None:
@@ -230,15 +228,7 @@ def explain(
         else:
             say(f"wrote {len(found)} neighbours of {len(chosen)} rows to {output}")
         return
-    from tabr.cases import case_lines, make_cases, telling_columns
-
-    cases = make_cases(model, known, chosen, m, effects=True)
-    if as_json:
-        shown = [dataclasses.asdict(case) for case in cases]
-        show_json({"rows": [{k: c[k] for k in c if k != "truth"} for c in shown]})
-        return
-    lines = case_lines(cases, telling_columns(model, cases), _width(), distances=True)
-    show("\n".join(lines).lstrip("\n"))
+    _show_cases(model, known, chosen, m, as_json, effects=True)
 
 
 def _width() -> int:

@@ -11,6 +11,7 @@ from tabr.cli.files import (
     check_column,
     check_output,
     file_type,
+    load_model_file,
     output_type,
     read_table,
     suffix_of,
@@ -81,9 +82,7 @@ def audit(
     if split is not None:
         parts["test_rows"] = _test_rows(frame[split], split)
     if model is not None:
-        from tabr.estimators import load_model
-
-        parts["model"] = load_model(model)
+        parts["model"] = load_model_file(model)
     from tabr.audit import audit as run
 
     rows = frame.drop(columns=left_out)

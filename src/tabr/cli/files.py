@@ -129,6 +129,13 @@ def closest(name: str, names: Iterable[str]) -> str:
     return ", ".join(map(repr, near or known[:8]))
 
 
+def load_model_file(path: Path) -> Any:
+    """Read a model of either kind."""
+    from tabr.estimators import load_model
+
+    return load_model(path)
+
+
 def features(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
     """Leave out what is no feature; if nothing is left the model words the mistake."""
     names = set(model.preprocessor_.feature_names)

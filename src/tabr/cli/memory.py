@@ -11,6 +11,7 @@ from tabr.cli.files import (
     check_column,
     check_output,
     file_type,
+    load_model_file,
     model_argument,
     output_type,
     read_table,
@@ -26,12 +27,6 @@ output_option = click.option(
     type=output_type,
     help="Another file to write.  [default: MODEL itself, whole or not at all]",
 )
-
-
-def _load(path: Path) -> Any:
-    from tabr.estimators import load_model
-
-    return load_model(path)
 
 
 @click.command()
@@ -50,7 +45,7 @@ def add(
     """Add the labelled rows of TABLE to the candidates of MODEL; no retraining."""
     if output is not None:
         check_output(output, [table])
-    frame, model = read_table(table), _load(model_file)
+    frame, model = read_table(table), load_model_file(model_file)
     target = target_of(model, frame, target, table)
     ids = model.add_candidates(frame.drop(columns=target), frame[target])
     place = output or model_file
@@ -87,7 +82,7 @@ def remove(
     if output is not None:
         check_output(output, [table])
     chosen = _ids(ids, table)
-    model = _load(model_file)
+    model = load_model_file(model_file)
     before = len(model.candidates_)
     try:
         model.remove_candidates(chosen)

@@ -8,6 +8,7 @@ import click
 
 from tabr.cli.files import (
     check_output,
+    load_model_file,
     model_argument,
     output_type,
     read_table,
@@ -48,10 +49,9 @@ def report(
     if output.suffix.lower() not in (".html", ".htm"):
         raise Mistake(f"a page's name must end in .html, however: {output}")
     check_output(output, [table, model_file])
-    from tabr.estimators import load_model
     from tabr.report import save_report
 
-    frame, model = read_table(table), load_model(model_file)
+    frame, model = read_table(table), load_model_file(model_file)
     target = target_of(model, frame, target, table)
     save_report(
         model,

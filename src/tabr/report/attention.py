@@ -80,7 +80,7 @@ def measure_attention(evidence: Evidence) -> Attention:
     n_rows = np.bincount(place, minlength=len(known))
     mean = total / max(float(total.sum()), 1e-12)
     top = np.argsort(-total, kind="stable")[:MOST_USED]
-    labels = candidates.y_at(candidates.positions(known[top]))
+    labels = candidates.y_of(known[top])
     used = [
         Used(int(known[k]), label, int(n_rows[k]), float(mean[k]))
         for k, label in zip(top, labels, strict=True)

@@ -113,14 +113,7 @@ def gather(model: Model, X: Any, y: Any) -> Evidence:
     codes = None
     if isinstance(model, TabRClassifier):
         codes = np.asarray(model.target_.encode(truth), np.int64)
-        prediction = model.predict_proba(frame)
-    else:
-        prediction = model.predict(frame)
-    table = model.neighbors(frame)
-    there = table.ids >= 0
-    at = np.zeros(table.ids.shape, np.int64)
-    at[there] = model.candidates_.positions(table.ids[there])
-    labels = model.candidates_.y_at(at)
+    prediction, table, labels = model.signals(frame)
     return Evidence(
         model,
         _name_of(y),

@@ -34,7 +34,7 @@ def plain(difference: Tensor, weights: Tensor, weight: Tensor, bias: Tensor) -> 
 def test_chunks_change_neither_output_nor_gradients(
     form: Any, cache_bytes: int, b: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairs_cpu, "_CACHE_BYTES", cache_bytes)
+    monkeypatch.setattr(pairs_cpu, "CACHE_BYTES", cache_bytes)
     arguments = inputs(b)
     ours, theirs = form.apply(*arguments, 0.0), plain(*arguments)
     torch.testing.assert_close(ours, theirs)
@@ -57,7 +57,7 @@ def test_gradients_are_right_under_dropout(form: Any) -> None:
 def test_threads_change_nothing_but_rounding(
     form: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairs_cpu, "_CACHE_BYTES", 400)
+    monkeypatch.setattr(pairs_cpu, "CACHE_BYTES", 400)
     before = torch.get_num_threads()
     results = []
     for n_threads in (1, 3):

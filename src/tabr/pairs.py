@@ -27,13 +27,21 @@ def hidden_sum(
 
     Shapes: difference (b, m, p), weights (b, m), weight (h, p), bias (h) -> (b, h).
     """
+    learns = dropout > 0 or torch.is_grad_enabled()
     kernel = _kernel(difference)
-    if kernel is not None:
+    if kernel is not None and (learns or not _is_little(difference, weight)):
         arguments = difference, weights, weight, bias, dropout
         out: Tensor = kernel.apply(*arguments)
         return out
     hidden = F.dropout(F.linear(difference, weight, bias).relu(), dropout)
     return (weights[:, None] @ hidden).squeeze(1)
+
+
+def _is_little(difference: Tensor, weight: Tensor) -> bool:
+    """Tell whether a CPU's cache holds all activations, so that chunks only cost."""
+    b, m, _ = difference.shape
+    n_bytes = b * m * len(weight) * difference.element_size()
+    return difference.device.type == "cpu" and n_bytes <= pairs_cpu.CACHE_BYTES
 
 
 def _kernel(difference: Tensor) -> Any:

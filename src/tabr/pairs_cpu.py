@@ -18,7 +18,7 @@ from tabr.threads import split_work
 
 # One chunk of activations: small enough for a core's share of the caches, large enough
 # that calling torch costs little beside the work (2 MB took half the time of 0.8 MB).
-_CACHE_BYTES = 2_000_000
+CACHE_BYTES = 2_000_000
 _POOL_ROWS = 4096  # dropout masks that one call draws
 NARROW = 32  # points of up to this width are summed by moments
 
@@ -171,7 +171,7 @@ class _Chunks:
     def __init__(self, d: Tensor, v: Tensor, dropout: float) -> None:
         (b, m, _), h = d.shape, len(v)
         row_bytes = max(1, m * h * d.element_size())
-        self.size = min(max(1, _CACHE_BYTES // row_bytes), max(1, b))
+        self.size = min(max(1, CACHE_BYTES // row_bytes), max(1, b))
         self.n = math.ceil(b / self.size)
         self.inputs = d, v
         self.scale = 1 / (1 - dropout)

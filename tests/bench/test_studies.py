@@ -76,7 +76,7 @@ def test_labels_become_known_after_their_part_is_predicted() -> None:
     assert predicted.tolist() == memory.known == list(range(47))
 
 
-def test_a_study_writes_its_records(tmp_path: Path) -> None:
+def test_a_study_writes_its_records_and_goes_on_where_it_ended(tmp_path: Path) -> None:
     for name, column, kind in studies.TIMED:
         frame = timed(column, classes=kind == "classification")
         frame.to_parquet(tmp_path / f"{name}.parquet")
@@ -84,15 +84,24 @@ def test_a_study_writes_its_records(tmp_path: Path) -> None:
     assert main(["study", "time", *options, "--params", json.dumps(TINY)]) == 0
     content = json.loads((tmp_path / "studies" / "time.json").read_text("utf-8"))
     found = {(record["table"], record["way"]) for record in content["records"]}
-    assert len(found) == len(content["records"]) == 16
+    assert len(found) == len(content["records"]) == 32
     assert content["command"] == (
         "python -m tabr.bench study time --data FOLDER --seeds 1"
     )
+    before = (tmp_path / "studies" / "time.json").read_text("utf-8")
+    half = {**content, "records": content["records"][:14]}
+    (tmp_path / "studies" / "time.json").write_text(json.dumps(half), "utf-8")
+    few = "--tables", "beijing-pm25"
+    assert main(["study", "time", *options, *few, "--params", json.dumps(TINY)]) == 0
+    content = json.loads((tmp_path / "studies" / "time.json").read_text("utf-8"))
+    assert content["records"] == json.loads(before)["records"][:16]
+    with pytest.raises(ValueError, match="one set of parameters"):
+        main(["study", "time", *options])
 
 
 def test_candidates_grow_to_the_whole_table() -> None:
     train, val, test = studies.by_time(timed("timestamp", 200), "timestamp")
-    records = list(studies._grow("x", "regression", train, val, test, 0, dict(TINY)))
+    records = list(studies._grow("regression", train, val, test, 0, dict(TINY)))
     assert [r["share"] for r in records] == list(studies.SHARES)
     counts = [r["candidates"] for r in records]
     assert counts == [round(s * len(train[1])) for s in studies.SHARES]

@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     study.add_argument("--data", help="folder of the tables (default: TABR_DATA)")
     study.add_argument("--out", type=Path, default=Path("results"))
     study.add_argument("--seeds", type=_positive, default=3, help="seeds 0, 1, ...")
+    study.add_argument("--tables", help="some of the tables, separated by commas")
     study.add_argument("--device", help="cpu or cuda (default: cuda if there is one)")
     study.add_argument("--params", type=json.loads, help="JSON of parameters: a trial")
 
@@ -123,7 +124,8 @@ def _run(options: argparse.Namespace) -> int:
 def _study(options: argparse.Namespace) -> int:
     params = {"device": options.device, **(options.params or {})}
     folder, seeds = data_folder(options.data), range(options.seeds)
-    path = run_study(options.name, folder, options.out, seeds, params)
+    tables = options.tables.split(",") if options.tables else None
+    path = run_study(options.name, folder, options.out, seeds, params, tables)
     print(f"wrote {path}")
     return 0
 

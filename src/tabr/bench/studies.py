@@ -1,6 +1,6 @@
 """Studies beyond one table of scores: attention, new candidates, time.
 
-Each study yields plain records, one for each model and setting.
+Each study yields units, one for each model to fit; a unit yields plain records.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,15 @@ from tabr.bench.tasks import load, select
 from tabr.metrics import rmse
 
 Record = dict[str, Any]
+
+
+class Unit(NamedTuple):
+    """A model to fit: what its records begin with, and what makes them."""
+
+    about: Record
+    run: Callable[[], Iterable[Record]]
+
+
 Model = TabRRegressor | TabRClassifier
 
 EARTH_KM = 6371.0
@@ -62,7 +72,7 @@ def weight_nearby(model: Model, rows: pd.DataFrame) -> tuple[float, float]:
     return float(inside), float(1 - table.weights.sum(1).mean())
 
 
-def attention(folder: Path, seeds: Sequence[int], params: Record) -> Iterator[Record]:
+def attention(folder: Path, seeds: Sequence[int], params: Record) -> Iterator[Unit]:
     """California: the paper's analysis of where attention falls, step by step."""
     (task,) = select(["california"])
     parts = load(task, folder)
@@ -72,19 +82,21 @@ def attention(folder: Path, seeds: Sequence[int], params: Record) -> Iterator[Re
         "TabR-S": {},
         "TabR": {"embedding": "plr-lite"},
     }
+
+    def run(more: Record, seed: int) -> Iterator[Record]:
+        chosen = {"mode": "paper", "batch_size": task.batch_size, **more, **params}
+        model = TabRRegressor(**chosen, random_state=seed)
+        model.fit(parts.train.X, parts.train.y, eval_set=(parts.val.X, parts.val.y))
+        near, itself = weight_nearby(model, parts.test.X)
+        yield {
+            "within_10_km": round(near, 4),
+            "on_itself": round(itself, 4),
+            "test": round(rmse(parts.test.y, model.predict(parts.test.X)), 5),
+        }
+
     for name, more in kinds.items():
         for seed in seeds:
-            chosen = {"mode": "paper", "batch_size": task.batch_size, **more, **params}
-            model = TabRRegressor(**chosen, random_state=seed)
-            model.fit(parts.train.X, parts.train.y, eval_set=(parts.val.X, parts.val.y))
-            near, itself = weight_nearby(model, parts.test.X)
-            yield {
-                "model": name,
-                "seed": seed,
-                "within_10_km": round(near, 4),
-                "on_itself": round(itself, 4),
-                "test": round(rmse(parts.test.y, model.predict(parts.test.X)), 5),
-            }
+            yield Unit({"model": name, "seed": seed}, partial(run, more, seed))
 
 
 # --- new candidates: train on a part, retrieve from more -----------------------
@@ -92,7 +104,7 @@ def attention(folder: Path, seeds: Sequence[int], params: Record) -> Iterator[Re
 
 def new_candidates(
     folder: Path, seeds: Sequence[int], params: Record
-) -> Iterator[Record]:
+) -> Iterator[Unit]:
     """Train on a tenth of the rows, then add the rest without training."""
     for name in ("covtype", "nycflights13"):
         if name == "covtype":
@@ -107,11 +119,11 @@ def new_candidates(
             train, val, test = by_time(frame, "time_hour")
             kind = "regression"
         for seed in seeds:
-            yield from _grow(name, kind, train, val, test, seed, params)
+            run = partial(_grow, kind, train, val, test, seed, params)
+            yield Unit({"table": name, "seed": seed}, run)
 
 
 def _grow(
-    name: str,
     kind: str,
     train: tuple[pd.DataFrame, NDArray[Any]],
     val: tuple[pd.DataFrame, NDArray[Any]],
@@ -135,8 +147,6 @@ def _grow(
             model.add_candidates(X.iloc[more], y[more])
             added = time.perf_counter() - start
         yield {
-            "table": name,
-            "seed": seed,
             "share": share,
             "candidates": len(model.candidates_),
             "fit_seconds": round(seconds, 3),
@@ -162,40 +172,52 @@ def by_time(
     )
 
 
-def through_time(
-    folder: Path, seeds: Sequence[int], params: Record
-) -> Iterator[Record]:
+def through_time(folder: Path, seeds: Sequence[int], params: Record) -> Iterator[Unit]:
     """Compare plain TabR-S with rules of time and candidates that keep coming.
 
     *plain*: all defaults. *plain, refreshed*: the validation rows, who are the latest,
     become candidates too. *past*: only the past is retrieved, in training too, and
     candidates are refreshed so. *past, living*: besides, test rows arrive in twenty
-    parts, and once a part is predicted its labels become known.
+    parts, and once a part is predicted its labels become known. All of it again with
+    the column of times *ignored*: it rules, but is no feature.
     """
-    for name, column, kind in TIMED:
+
+    def run(
+        name: str, column: str, kind: str, seed: int, past: bool, ignored: bool
+    ) -> Iterator[Record]:
         train, val, test = by_time(pd.read_parquet(folder / f"{name}.parquet"), column)
+        model = _estimator(kind)(
+            **params,
+            candidates=PastOnly(column) if past else None,
+            refit_candidates=past,
+            ignore=(column,) if ignored else (),
+            random_state=seed,
+        ).fit(*train, eval_set=val)
+        yield {"test": _score(kind, test[1], model.predict(test[0]))}
+        if past:
+            more, prediction = "living", living(model, *test)
+        else:
+            model.add_candidates(*val)
+            more, prediction = "refreshed", model.predict(test[0])
+        way = way_through_time(past, ignored, more)
+        yield {"way": way, "test": _score(kind, test[1], prediction)}
+
+    for name, column, kind in TIMED:
         for seed in seeds:
-            models: dict[str, Model] = {}
-            for way in ("plain", "past"):
-                rule = PastOnly(column) if way == "past" else None
-                model = _estimator(kind)(
-                    **params,
-                    candidates=rule,
-                    refit_candidates=way == "past",
-                    random_state=seed,
-                )
-                models[way] = model.fit(*train, eval_set=val)
-            about = {"table": name, "seed": seed}
+            for ignored, past in itertools.product((False, True), (False, True)):
+                way = way_through_time(past, ignored)
+                about = {"table": name, "seed": seed, "way": way}
+                yield Unit(about, partial(run, name, column, kind, seed, past, ignored))
 
-            def scored(way: str, prediction: NDArray[Any]) -> Record:
-                score = _score(kind, test[1], prediction)  # noqa: B023
-                return {**about, "way": way, "test": score}  # noqa: B023
 
-            yield scored("plain", models["plain"].predict(test[0]))
-            models["plain"].add_candidates(*val)
-            yield scored("plain, refreshed", models["plain"].predict(test[0]))
-            yield scored("past", models["past"].predict(test[0]))
-            yield scored("past, living", living(models["past"], *test))
+def way_through_time(past: bool, ignored: bool, more: str | None = None) -> str:
+    """Name a way to retrieve through time.
+
+    >>> way_through_time(True, True, "living")
+    'past, time ignored, living'
+    """
+    parts = ["past" if past else "plain", "time ignored" if ignored else None, more]
+    return ", ".join(part for part in parts if part)
 
 
 def living(model: Model, X: pd.DataFrame, y: NDArray[Any]) -> NDArray[Any]:
@@ -221,7 +243,7 @@ def _score(kind: str, truth: NDArray[Any], prediction: NDArray[Any]) -> float:
 
 # --- files ----------------------------------------------------------------------
 
-STUDIES: Mapping[str, Callable[[Path, Sequence[int], Record], Iterator[Record]]] = {
+STUDIES: Mapping[str, Callable[[Path, Sequence[int], Record], Iterator[Unit]]] = {
     "attention": attention,
     "new-candidates": new_candidates,
     "time": through_time,
@@ -229,16 +251,37 @@ STUDIES: Mapping[str, Callable[[Path, Sequence[int], Record], Iterator[Record]]]
 
 
 def run_study(
-    name: str, folder: Path, out: Path, seeds: Sequence[int], params: Record
+    name: str,
+    folder: Path,
+    out: Path,
+    seeds: Sequence[int],
+    params: Record,
+    tables: Sequence[str] | None = None,
 ) -> Path:
-    """Run a study and write its records as they come, whole or not at all."""
+    """Run what is missing of a study; what a fit tells is written whole or not at all.
+
+    Some tables may be chosen; all of them is the default.
+    """
     path = out / "studies" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     command = f"python -m tabr.bench study {name} --data FOLDER --seeds {len(seeds)}"
     records: list[Record] = []
-    for record in STUDIES[name](folder, seeds, params):
-        records.append(record)
-        print(" ".join(f"{k}={v}" for k, v in record.items()), flush=True)
+    if path.is_file():
+        before = json.loads(path.read_text("utf-8"))
+        if before["params"] != params:
+            raise ValueError(
+                f"a study has one set of parameters, however {path} has "
+                f"{before['params']}, not {params}: choose another --out"
+            )
+        records = before["records"]
+    for unit in STUDIES[name](folder, seeds, params):
+        if tables is not None and unit.about.get("table") not in tables:
+            continue
+        if any(unit.about.items() <= record.items() for record in records):
+            continue
+        for record in list(unit.run()):
+            records.append({**unit.about, **record})
+            print(" ".join(f"{k}={v}" for k, v in records[-1].items()), flush=True)
         draft = path.with_suffix(f".{os.getpid()}.tmp")
         content = {"command": command, "params": params, "records": records}
         draft.write_text(json.dumps(content, indent=1) + "\n", "utf-8")

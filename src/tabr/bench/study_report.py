@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,13 +10,12 @@ from typing import Any
 
 import pandas as pd
 
-from tabr.bench.studies import STUDIES, TIMED
+from tabr.bench.studies import STUDIES, TIMED, way_through_time
 from tabr.optional import require
 
 # What the paper says of California (its appendix on neighbours): the step, the share of
 # attention within 10 km, and on the row itself.
 PUBLISHED = {"step-1": (0.01, 0.0007), "step-2": (0.77, 0.07)}
-_WAYS = ("plain", "plain, refreshed", "past", "past, living")
 
 
 def read_study(results: Path, name: str) -> tuple[str, pd.DataFrame] | None:
@@ -68,15 +68,22 @@ def new_candidates_table(records: pd.DataFrame) -> str:
 
 
 def time_table(records: pd.DataFrame) -> str:
-    """Compare ways to retrieve through time."""
+    """Compare ways to retrieve through time: a line for each way, a column a table."""
+    tables = [(name, kind) for name, _, kind in TIMED if (records.table == name).any()]
+    header = ["way"]
+    for name, kind in tables:
+        header.append(f"{name}, {'RMSE' if kind == 'regression' else 'accuracy'}")
     rows = []
-    kinds = {name: kind for name, _, kind in TIMED}
-    for name, part in records.groupby("table", sort=False):
-        number = kinds[str(name)] == "regression"
-        of_way = {way: part[part.way == way].test for way in _WAYS}
-        cells = [spread(of_way[way], 3 if number else 4) for way in _WAYS]
-        rows.append([str(name), "RMSE" if number else "accuracy", *cells])
-    return _table(["table", "measure", *_WAYS], rows)
+    for ignored, past in itertools.product((False, True), (False, True)):
+        for more in (None, "living" if past else "refreshed"):
+            way = way_through_time(past, ignored, more)
+            row = [way]
+            for name, kind in tables:
+                found = records[(records.table == name) & (records.way == way)].test
+                digits = 2 if kind == "regression" else 3
+                row.append(spread(found, digits) if len(found) else "")
+            rows.append(row)
+    return _table(header, rows)
 
 
 _TABLES = {
@@ -101,7 +108,8 @@ _TITLES: Mapping[str, tuple[str, str]] = {
         "The first 64 % of the rows train, the next 16 % stop early, the last 20 % are"
         " predicted. *Refreshed*: validation rows are candidates too. *past*:"
         " `PastOnly`, in training too, and refreshed. *Living*: besides, test rows"
-        " arrive in twenty parts and become candidates once they are predicted.",
+        " arrive in twenty parts and become candidates once they are predicted. *Time"
+        " ignored*: the column of times rules, but is no feature.",
     ),
 }
 

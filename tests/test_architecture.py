@@ -87,6 +87,9 @@ OPTIONAL = [
     "lightgbm",
     "catboost",
     "xgboost",
+    "gpytorch",
+    "rtdl_revisiting_models",
+    "tabm",
     "fastapi",
     "uvicorn",
     "click",  # always installed, but only the command line needs it

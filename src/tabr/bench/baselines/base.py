@@ -1,0 +1,220 @@
+"""What every method of the comparison has in common.
+
+A *method* learns from a training part, stops early by a validation part and predicts.
+Tables and labels are prepared here, by the preprocessing that the paper gives to the
+method's family, so that two methods cannot differ by accident; a method sees arrays.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tabr.bench.tasks import Part
+from tabr.config import EmbeddingKind, Task
+from tabr.frames import Arrays, Kind, Normalization, Preprocessor
+from tabr.metrics import Score, make_score
+from tabr.targets import ClassTarget, NumberTarget
+
+Floats = NDArray[np.floating[Any]]
+Outcome = Literal["regression", "classification"]
+EVERY: tuple[Outcome, ...] = ("regression", "classification")
+
+
+class Trial(Protocol):
+    """What a space asks of an Optuna trial."""
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, log: bool = False
+    ) -> float:
+        """Choose a number between low and high."""
+        ...
+
+    def suggest_int(self, name: str, low: int, high: int) -> int:
+        """Choose a whole number from low to high."""
+        ...
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        """Choose one of several values."""
+        ...
+
+
+def zero_or(trial: Trial, name: str, low: float, high: float) -> float:
+    """Choose zero, or a number of that order of magnitude: the paper's {0, LogU}."""
+    if not trial.suggest_categorical(f"{name} is not zero", [False, True]):
+        return 0.0
+    return trial.suggest_float(name, low, high, log=True)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a table and a machine decide, and no method.
+
+    Attributes:
+        outcome: What is predicted.
+        column_kinds: Kinds of columns that would be guessed wrongly.
+        normalized: Whether methods that scale numbers may do so for this table.
+        device: Where to compute; None is a GPU if there is one.
+        n_threads: Threads of libraries that have their own; None is all cores.
+    """
+
+    outcome: Outcome
+    column_kinds: Mapping[str, Kind] = field(default_factory=dict)
+    normalized: bool = True
+    device: str | None = None
+    n_threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Rows as arrays and their encoded labels (n,): standardised numbers, or codes."""
+
+    arrays: Arrays
+    labels: NDArray[Any]
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows."""
+        return len(self.labels)
+
+
+def embedding_space(trial: Trial, kind: EmbeddingKind) -> dict[str, Any]:
+    """Choose the embedding of numbers as the paper did for every network with one."""
+    if kind == "lr":
+        return {"embedding_width": trial.suggest_int("embedding_width", 16, 96)}
+    scale = trial.suggest_float("frequency_scale", 0.01, 100.0, log=True)
+    return {
+        "embedding_width": trial.suggest_int("embedding_width", 16, 64),
+        "n_frequencies": trial.suggest_int("n_frequencies", 16, 96),
+        "frequency_scale": scale,
+    }
+
+
+class Method(ABC):
+    """A learner that the harness can run.
+
+    Subclasses take `(setting, seed, *, <their own parameters>)`, all with the defaults
+    of their default configuration.
+
+    Attributes:
+        outcomes: What it can predict.
+        best_epoch: The epoch (or number of trees) that was kept, where there is one.
+    """
+
+    outcomes: ClassVar[tuple[Outcome, ...]] = EVERY
+
+    def __init__(self, setting: Setting, seed: int) -> None:
+        """Refuse a kind of target that the method has no loss for."""
+        if setting.outcome not in self.outcomes:
+            raise ValueError(
+                f"{type(self).__name__} predicts {' and '.join(self.outcomes)}, "
+                f"however {setting.outcome} came: choose another method"
+            )
+        self.setting, self.seed = setting, seed
+        self.best_epoch: int | None = None
+
+    @staticmethod
+    @abstractmethod
+    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
+        """Choose parameters for the constructor: the paper's tuning space.
+
+        Parameters that a variant of the method fixes come as `fixed`.
+        """
+
+    @abstractmethod
+    def fit(self, train: Part, val: Part) -> Self:
+        """Learn from the training part; the validation part decides when to stop."""
+
+    @abstractmethod
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return values (n,) in the units of y, or probabilities (n, classes)."""
+
+    @property
+    def n_parameters(self) -> int | None:
+        """Return how many numbers were trained, where that can be said."""
+        return None
+
+
+class ArrayMethod(Method):
+    """A method that reads arrays; tables and labels are prepared for it.
+
+    Subclasses write `_fit`, `_predict` and `space`.
+
+    Attributes:
+        normalization: How numbers are scaled for its family.
+    """
+
+    normalization: ClassVar[Normalization] = "published-quantile"
+
+    preprocessor: Preprocessor
+    target: NumberTarget | ClassTarget
+
+    def fit(self, train: Part, val: Part) -> Self:
+        """Learn from the training part; the validation part decides when to stop."""
+        is_number = self.setting.outcome == "regression"
+        self.target = (NumberTarget() if is_number else ClassTarget()).fit(train.y)
+        self.preprocessor = Preprocessor(
+            normalization=self.normalization if self.setting.normalized else "none",
+            kinds=self.setting.column_kinds,
+        ).fit(train.X)
+        classes = None
+        if isinstance(self.target, ClassTarget):
+            classes = self.target.classes
+        score = make_score(None, val.X, val.y, classes)
+        self._fit(self._encoded(train), self._encoded(val), score)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return values (n,) in the units of y, or probabilities (n, classes)."""
+        output = self._predict(self.preprocessor.transform(X))
+        return self.decoded(output)
+
+    # --- what a method writes -------------------------------------------------------
+
+    @abstractmethod
+    def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
+        """Learn; `score` takes what `decoded` returns for val, larger is better."""
+
+    @abstractmethod
+    def _predict(self, arrays: Arrays) -> Floats:
+        """Return standardised values (n,), or probabilities (n, classes)."""
+
+    # --- helpers ----------------------------------------------------------------------
+
+    @property
+    def task(self) -> Task:
+        """Return which loss is to be minimised."""
+        return self.target.task
+
+    @property
+    def n_outputs(self) -> int:
+        """Return the width of a network's output: one, or a logit for each class."""
+        return self.target.n_classes if self.task == "classes" else 1
+
+    def decoded(self, output: Floats) -> NDArray[np.float64]:
+        """Return values in the units of y; probabilities stay what they are."""
+        if isinstance(self.target, NumberTarget):
+            return self.target.decode(output)
+        return np.asarray(output, dtype=np.float64)
+
+    def _encoded(self, part: Part) -> Encoded:
+        arrays = self.preprocessor.transform(part.X)
+        return Encoded(arrays, self.target.encode(part.y))
+
+
+def one_hot(arrays: Arrays, cardinalities: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return one matrix (n, d): numbers, binary columns, one-hot categories.
+
+    A code without a level is all zeros.
+    """
+    hot = [
+        arrays.cat[:, [column]] == np.arange(n_levels)
+        for column, n_levels in enumerate(cardinalities)
+    ]
+    parts = [arrays.num, arrays.bin, *hot]
+    return np.concatenate([part.astype(np.float32) for part in parts], axis=1)

@@ -1,0 +1,54 @@
+"""The list of methods: one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tabr.bench.baselines.base import Method, Setting, Trial
+from tabr.bench.baselines.knn import KNN
+from tabr.bench.baselines.mlp import MLP
+from tabr.bench.baselines.tabr import TabRMethod
+
+
+class Entry(NamedTuple):
+    """A method, what its variant fixes, and its name in the published results."""
+
+    method: type[Method]
+    fixed: Mapping[str, Any] = {}
+    published: str | None = None
+
+    def make(self, setting: Setting, seed: int, **params: Any) -> Method:
+        """Return a new learner."""
+        return self.method(setting, seed, **{**self.fixed, **params})
+
+    def space(self, trial: Trial) -> dict[str, Any]:
+        """Choose parameters for `make`."""
+        return self.method.space(trial, **self.fixed)
+
+
+METHODS: Mapping[str, Entry] = {
+    "knn": Entry(KNN, {}, "kNN"),
+    "mlp": Entry(MLP, {}, "MLP"),
+    "mlp-lr": Entry(MLP, {"embedding": "lr"}, "MLP-LR"),
+    "mlp-plr": Entry(MLP, {"embedding": "plr"}, "MLP-PLR"),
+    "mlp-plr-lite": Entry(MLP, {"embedding": "plr-lite"}, "MLP-PLR-lite"),
+    "tabr-s": Entry(TabRMethod, {}, "TabR-S"),
+    "tabr-lr": Entry(TabRMethod, {"embedding": "lr"}, "TabR (LR)"),
+    "tabr": Entry(TabRMethod, {"embedding": "plr-lite"}, "TabR (PLR-lite)"),
+    "step-0": Entry(TabRMethod, {"retrieval": "step-0"}, "design dp-qk-v-self-scaled"),
+    "step-1": Entry(TabRMethod, {"retrieval": "step-1"}, "design dp-qk-yv-self-scaled"),
+    "step-2": Entry(TabRMethod, {"retrieval": "step-2"}, "design l2-k-yv-self-scaled"),
+    "step-3": Entry(TabRMethod, {"retrieval": "step-3"}, "design l2-k-yt-self-scaled"),
+    "dp-k-v": Entry(TabRMethod, {"retrieval": "dp-k-v"}, "design dp-k-v-self-scaled"),
+    "dp-k-yv": Entry(
+        TabRMethod, {"retrieval": "dp-k-yv"}, "design dp-k-yv-self-scaled"
+    ),
+    "l2-k-v": Entry(TabRMethod, {"retrieval": "l2-k-v"}, "design l2-k-v-self-scaled"),
+    "l2-qk-v": Entry(
+        TabRMethod, {"retrieval": "l2-qk-v"}, "design l2-qk-v-self-scaled"
+    ),
+    "l2-qk-yv": Entry(
+        TabRMethod, {"retrieval": "l2-qk-yv"}, "design l2-qk-yv-self-scaled"
+    ),
+}

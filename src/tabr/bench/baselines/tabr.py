@@ -1,0 +1,87 @@
+"""TabR and every step of its design, as one of the methods of the comparison."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tabr import TabRClassifier, TabRRegressor
+from tabr.bench.baselines.base import (
+    Method,
+    Setting,
+    Trial,
+    embedding_space,
+    zero_or,
+)
+from tabr.bench.tasks import Part
+from tabr.config import EmbeddingConfig, EmbeddingKind
+
+
+class TabRMethod(Method):
+    """The estimators of this library, trained as in the paper's runs."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        seed: int,
+        *,
+        embedding: EmbeddingKind | None = None,
+        embedding_width: int = 24,
+        n_frequencies: int = 48,
+        frequency_scale: float = 0.01,
+        **params: Any,
+    ) -> None:
+        """Hand all other parameters to the estimator."""
+        super().__init__(setting, seed)
+        config: EmbeddingConfig | None = None
+        if embedding is not None:
+            config = EmbeddingConfig(
+                embedding, embedding_width, n_frequencies, frequency_scale
+            )
+        make = TabRRegressor if setting.outcome == "regression" else TabRClassifier
+        self.estimator = make(
+            mode="paper",
+            embedding=config,
+            normalization="quantile" if setting.normalized else "none",
+            column_kinds=dict(setting.column_kinds),
+            device=setting.device,
+            random_state=seed,
+            **params,
+        )
+
+    @staticmethod
+    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
+        """Choose as in the paper's table for TabR; without embeddings, for TabR-S."""
+        embedding = fixed.get("embedding")
+        chosen: dict[str, Any] = {
+            "width": trial.suggest_int("width", 96, 384),
+            "context_dropout": trial.suggest_float("context_dropout", 0.0, 0.6),
+            "dropout": trial.suggest_float("dropout", 0.0, 0.6),
+            "learning_rate": trial.suggest_float("learning_rate", 3e-5, 1e-3, log=True),
+            "weight_decay": zero_or(trial, "weight_decay", 1e-6, 1e-3),
+        }
+        if embedding is None:
+            return chosen
+        chosen["encoder_blocks"] = trial.suggest_int("encoder_blocks", 0, 1)
+        chosen["predictor_blocks"] = trial.suggest_int("predictor_blocks", 1, 2)
+        return {**chosen, **embedding_space(trial, embedding)}
+
+    def fit(self, train: Part, val: Part) -> Self:
+        """Fit the estimator, which prepares tables by itself."""
+        self.estimator.fit(train.X, train.y, eval_set=(val.X, val.y))
+        self.best_epoch = self.estimator.best_epoch_[0]
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return values (n,) in the units of y, or probabilities (n, classes)."""
+        if isinstance(self.estimator, TabRClassifier):
+            return self.estimator.predict_proba(X)
+        return self.estimator.predict(X)
+
+    @property
+    def n_parameters(self) -> int | None:
+        """Return how many numbers were trained."""
+        network = self.estimator.members_[0].network
+        return sum(p.numel() for p in network.parameters())

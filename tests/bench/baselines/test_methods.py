@@ -1,0 +1,49 @@
+"""Every method passes every check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tabr.bench.baselines import METHODS
+from tests.bench.baselines.checks import KINDS, check_all, check_space
+
+QUICK = {"learning_rate": 0.01, "batch_size": 32, "max_epochs": 20}
+TABR = {"width": 32, "context_size": 16, **QUICK}
+EMBEDDED = {"embedding_width": 8, "n_frequencies": 8}
+# Parameters with which each method is small and still learns.
+SMALL: dict[str, dict[str, Any]] = {
+    "knn": {},
+    "mlp": {"width": 32, "n_layers": 2, **QUICK},
+    "mlp-lr": {"width": 32, "n_layers": 1, "embedding_width": 8, **QUICK},
+    "mlp-plr": {"width": 32, "n_layers": 1, **EMBEDDED, **QUICK},
+    "mlp-plr-lite": {"width": 32, "n_layers": 1, **EMBEDDED, **QUICK},
+    "tabr-s": TABR,
+    "tabr-lr": {**TABR, "embedding_width": 8},
+    "tabr": {**TABR, **EMBEDDED},
+    "step-0": TABR,
+    "step-1": TABR,
+    "step-2": TABR,
+    "step-3": TABR,
+    "dp-k-v": TABR,
+    "dp-k-yv": TABR,
+    "l2-k-v": TABR,
+    "l2-qk-v": TABR,
+    "l2-qk-yv": TABR,
+}
+
+
+def test_every_method_is_checked() -> None:
+    assert list(SMALL) == list(METHODS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", SMALL)
+def test_passes_every_check(name: str, kind: str) -> None:
+    check_all(name, kind, SMALL[name])
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_its_space_yields_what_it_takes(name: str) -> None:
+    check_space(name)

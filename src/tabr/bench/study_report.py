@@ -86,11 +86,40 @@ def time_table(records: pd.DataFrame) -> str:
     return _table(header, rows)
 
 
+def new_candidates_remark(records: pd.DataFrame) -> str:
+    """Count the seeds whose score is better with all rows than with the fewest."""
+    parts = []
+    for name, part in records.groupby("table", sort=False):
+        scores = part.pivot(index="seed", columns="share", values="test")
+        gain = scores[scores.columns.max()] - scores[scores.columns.min()]
+        n_better = int((gain > 0).sum() if name == "covtype" else (gain < 0).sum())
+        parts.append(f"{name} for {n_better} of {len(gain)} seeds")
+    return f"All rows are better than a tenth: on {', on '.join(parts)}."
+
+
+def time_remark(records: pd.DataFrame) -> str:
+    """Say on which tables the past alone, refreshed, beats the plain model."""
+    better = []
+    means = records.groupby(["table", "way"]).test.mean()
+    for name, _, kind in TIMED:
+        if (name, "plain") in means and (name, "past") in means:
+            gain = float(means[name, "past"] - means[name, "plain"])
+            if gain > 0 if kind == "classification" else gain < 0:
+                better.append(name)
+    n_tables = records.table.nunique()
+    names = f": {', '.join(better)}" if better else ""
+    n_seeds = records.groupby("table", sort=False).seed.nunique()
+    few = [f"{name} has {n} seeds" for name, n in n_seeds.items() if n < n_seeds.max()]
+    more = f" ({'; '.join(few)})" if few else ""
+    return f"*past* beats *plain* on {len(better)} of {n_tables} tables{names}{more}."
+
+
 _TABLES = {
     "attention": attention_table,
     "new-candidates": new_candidates_table,
     "time": time_table,
 }
+_REMARKS = {"new-candidates": new_candidates_remark, "time": time_remark}
 _TITLES: Mapping[str, tuple[str, str]] = {
     "attention": (
         "Where attention falls",
@@ -127,8 +156,11 @@ def to_markdown(results: Path) -> str:
             continue
         command, records = found
         text += [f"`{command}`", "", _TABLES[name](records), ""]
+        if name in _REMARKS:
+            text += [_REMARKS[name](records), ""]
         if name == "new-candidates":
-            text += ["![scores against the share of candidates](studies.svg)", ""]
+            words = "scores against the share of candidates: each seed, and their mean"
+            text += [f"![{words}](studies.svg)", ""]
     text += ["This page is made by `python -m tabr.bench studies`.", ""]
     return "\n".join(text)
 
@@ -145,11 +177,12 @@ def plot_new_candidates(results: Path, path: Path) -> None:
     figure = Figure(figsize=(4.2 * len(tables), 3), layout="constrained")
     axes = figure.subplots(1, len(tables), squeeze=False)[0]
     for axis, (name, part) in zip(axes, tables, strict=True):
-        of_share = part.groupby("share").test
-        mean, deviation = of_share.mean(), of_share.std(ddof=0)
-        axis.errorbar(100 * mean.index, mean, deviation, marker="o", capsize=3)
+        for _, seed in part.groupby("seed"):  # a mean would hide who differs
+            axis.plot(100 * seed.share, seed.test, color="#9db8d2", lw=1, zorder=1)
+        mean = part.groupby("share").test.mean()
+        axis.plot(100 * mean.index, mean, color="#1f5f99", marker="o", zorder=2)
         axis.set_xlabel("candidates, % of the training rows")
-        axis.set_ylabel("accuracy" if name == "covtype" else "RMSE")
+        axis.set_ylabel("accuracy" if name == "covtype" else "RMSE, smaller is better")
         axis.set_title(str(name), fontsize=11)
         axis.spines[["top", "right"]].set_visible(False)
     # Text as text, and the same file for the same records.

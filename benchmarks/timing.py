@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from tabr import __version__
+from tabr.devices import device_name
 
 T = TypeVar("T")
 Call = Callable[[], object]
@@ -156,7 +157,7 @@ def write(
     device = torch.device(options.device)
     record = {
         "command": command(f"benchmarks.{by or name}", arguments),
-        "hardware": hardware(device),
+        "hardware": device_name(device),
         "device": device.type,
         "threads": torch.get_num_threads(),
         "versions": {
@@ -180,15 +181,3 @@ def command(module: str, arguments: Sequence[str] | None) -> str:
     text = shlex.join(["python", "-m", module, *given])
     text = re.sub(r" --out[ =]('[^']*'|\S+)", "", text)
     return re.sub(r"(--data[ =])('[^']*'|\S+)", r"\1FOLDER", text)
-
-
-def hardware(device: torch.device) -> str:
-    """Return the name of the GPU or of the processor."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    described = Path("/proc/cpuinfo")
-    if described.is_file():
-        match = re.search(r"model name\s*: (.+)", described.read_text("utf-8"))
-        if match:
-            return match[1].strip()
-    return platform.processor() or platform.machine()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import platform
+import re
+from pathlib import Path
 
 import torch
 
@@ -20,6 +23,18 @@ def choose_device(name: str | None) -> torch.device:
             f"device must be one that this machine has, however: {name!r} ({error})"
         ) from error
     return device
+
+
+def device_name(device: torch.device) -> str:
+    """Return the name of the GPU or of the processor."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    described = Path("/proc/cpuinfo")
+    if described.is_file():
+        match = re.search(r"model name\s*: (.+)", described.read_text("utf-8"))
+        if match:
+            return match[1].strip()
+    return platform.processor() or platform.machine()
 
 
 @functools.cache

@@ -10,10 +10,12 @@ import pytest
 
 from tabr.bench.__main__ import main
 from tabr.bench.pool import Item, items_of, run_all
-from tabr.bench.protocol import read, result_path
+from tabr.bench.protocol import Plan, read, result_path
 from tabr.bench.tasks import select
 
 from .tables import TINY, write_churn, write_diamond, write_wine
+
+TRIAL = Plan("tabr-s", "trial", TINY)
 
 
 def files(out: Path) -> list[Path]:
@@ -43,24 +45,31 @@ def test_work_is_done_once_and_failures_do_not_stop_it(
     table.assign(target=float("inf")).to_parquet(tmp_path / "diamond.parquet")
     out = tmp_path / "out"
     churn, diamond = select(["churn", "diamond"])
-    items = [Item(churn, Crash(9)), Item(churn, 0), Item(churn, 1), Item(diamond, 0)]
+    items = [
+        Item(churn, Crash(9), TRIAL),
+        Item(churn, 0, TRIAL),
+        Item(churn, 1, TRIAL),
+        Item(diamond, 0, TRIAL),
+    ]
 
-    summary = run_all(items, tmp_path, out, device="cpu", params=TINY)
+    summary = run_all(items, tmp_path, out, device="cpu")
     assert (summary.n_done, summary.n_failed, summary.n_left) == (2, 2, 0)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "4 to do, 0 done before"
-    assert lines[1].startswith("diamond split 0 seed 0: FAILED, ")  # the longer first
+    assert lines[1].startswith(
+        "tabr-s-trial diamond split 0 seed 0: FAILED, "
+    )  # the longer first
     assert lines[1].endswith("s at this pace")
     assert "seed 9: FAILED, the process ended with status 7; 2 left" in lines[2]
-    assert lines[3].startswith("churn split 0 seed 0: accuracy 0.")
+    assert lines[3].startswith("tabr-s-trial churn split 0 seed 0: accuracy 0.")
     assert lines[4].endswith("; 0 left")
     assert lines[5].startswith("2 done, 2 failed, 0 left, 0 done before, in ")
     assert len(lines) == 6
     paths = files(out)
-    assert paths == [result_path(out, churn, seed, TINY) for seed in (0, 1)]
+    assert paths == [result_path(out, churn, seed, TRIAL) for seed in (0, 1)]
 
     times = [path.stat().st_mtime_ns for path in paths]
-    summary = run_all(items[1:3], tmp_path, out, device="cpu", params=TINY)
+    summary = run_all(items[1:3], tmp_path, out, device="cpu")
     assert (summary.n_before, summary.n_done) == (2, 0)
     assert [path.stat().st_mtime_ns for path in paths] == times
 
@@ -68,7 +77,8 @@ def test_work_is_done_once_and_failures_do_not_stop_it(
 def test_budget_ends_what_runs_and_leaves_nothing_half_written(tmp_path: Path):
     write_churn(tmp_path)
     slow = {**TINY, "max_epochs": 10**9, "patience": 10**9}
-    items = items_of(select(["churn"]), 3)
+    plans = [Plan("tabr-s", "trial", slow)]
+    items = items_of(select(["churn"]), 3, plans=plans)
     start = time.monotonic()
     summary = run_all(
         items,
@@ -76,7 +86,6 @@ def test_budget_ends_what_runs_and_leaves_nothing_half_written(tmp_path: Path):
         tmp_path / "out",
         device="cpu",
         budget_seconds=4,
-        params=slow,
     )
     assert time.monotonic() - start < 15
     assert (summary.n_done, summary.n_failed, summary.n_left) == (0, 0, 3)

@@ -7,32 +7,36 @@ import pandas as pd
 import pytest
 
 from tabr.bench import protocol
-from tabr.bench.protocol import METHOD, read, result_path, run_one, write
+from tabr.bench.protocol import Plan, read, result_path, run_one, write
 from tabr.bench.tasks import Part, Parts, load, select
 from tabr.metrics import rmse
 
 from .tables import TINY, write_churn, write_diamond, write_wine
 
+TRIAL = Plan("tabr-s", "trial", TINY)
 CHURN, DIAMOND = select(["churn", "diamond"])
 
 
 def test_result_tells_what_was_run(tmp_path: Path):
     write_churn(tmp_path)
-    result = run_one(CHURN, load(CHURN, tmp_path), 3, "cpu", params=TINY)
+    result = run_one(CHURN, load(CHURN, tmp_path), 3, "cpu", plan=TRIAL)
     assert (result.benchmark, result.task, result.split) == ("default", "churn", 0)
-    assert result.params["mode"] == "paper"
-    assert result.params["batch_size"] == 256
-    assert result.params["random_state"] == result.seed == 3
+    assert result.method == "tabr-s-trial"
+    assert result.params == {"batch_size": 256, **TINY}
+    assert result.seed == 3
     assert 0 <= result.test <= 1 and 0 <= result.val <= 1
     assert result.best_epoch == 0
     assert set(result.versions) == {"tabr", "torch", "python"}
 
 
 class Known:
-    """An estimator that predicts by a rule."""
+    """A method that predicts by a rule."""
+
+    def __init__(self, classes=None):
+        self.classes = classes
 
     def predict(self, X):
-        return X["guess"].to_numpy()
+        return np.stack([X[name] for name in X], axis=1).squeeze()
 
 
 def test_score_is_in_the_unit_of_the_published_figure():
@@ -40,15 +44,17 @@ def test_score_is_in_the_unit_of_the_published_figure():
     part = Part(pd.DataFrame({"guess": guess}), y)
     found = protocol._score(DIAMOND, part, Known())  # type: ignore[arg-type]
     assert found == pytest.approx(rmse(y, guess) / 3989.40)
-    part = Part(pd.DataFrame({"guess": [0, 1, 1, 0]}), np.array([0, 1, 0, 0]))
-    assert protocol._score(CHURN, part, Known()) == 0.75  # type: ignore[arg-type]
+    shares = pd.DataFrame({"no": [0.9, 0.2, 0.1, 0.8], "yes": [0.1, 0.8, 0.9, 0.2]})
+    part = Part(shares, np.array(["no", "yes", "no", "no"]))
+    known = Known(np.array(["no", "yes"]))
+    assert protocol._score(CHURN, part, known) == 0.75  # type: ignore[arg-type]
 
 
 def test_test_rows_do_not_influence_the_fit(tmp_path: Path):
     write_diamond(tmp_path)
     parts = load(DIAMOND, tmp_path)
     other = Parts(parts.train, parts.val, Part(parts.test.X, parts.test.y[::-1]))
-    results = [run_one(DIAMOND, p, 0, "cpu", params=TINY) for p in (parts, other)]
+    results = [run_one(DIAMOND, p, 0, "cpu", plan=TRIAL) for p in (parts, other)]
     assert results[0].val == results[1].val
     assert results[0].test != results[1].test
 
@@ -56,14 +62,14 @@ def test_test_rows_do_not_influence_the_fit(tmp_path: Path):
 def test_changed_parameters_never_count_as_the_default_method(tmp_path: Path):
     task = select(["why/wine"])[1]
     assert result_path(tmp_path, task, 2) == (
-        tmp_path / "why" / "wine" / METHOD / "split-1-seed-2.json"
+        tmp_path / "why" / "wine" / "tabr-s-default" / "split-1-seed-2.json"
     )
-    assert METHOD not in str(result_path(tmp_path, task, 2, {"width": 8}))
+    assert "default" not in str(result_path(tmp_path, task, 2, TRIAL))
 
 
 def test_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write_churn(tmp_path)
-    result = run_one(CHURN, load(CHURN, tmp_path), 0, "cpu", params=TINY)
+    result = run_one(CHURN, load(CHURN, tmp_path), 0, "cpu", plan=TRIAL)
     path = tmp_path / "out" / "result.json"
     write(result, path)
     assert read(path) == result
@@ -83,10 +89,10 @@ def test_runs_without_narwhals_and_click(tmp_path: Path):
         "import sys, sklearn.utils.validation\n"  # may need narwhals for itself
         "sys.modules.update(narwhals=None, click=None)\n"
         "import tabr.bench.__main__\n"
-        "from tabr.bench.protocol import run_one\n"
+        "from tabr.bench.protocol import Plan, run_one\n"
         "from tabr.bench.tasks import load, select\n"
         "task = select(['why/wine'])[0]\n"
-        f"run_one(task, load(task, {str(tmp_path)!r}), 0, 'cpu', params={TINY!r})\n"
+        f"run_one(task, load(task, {str(tmp_path)!r}), 0, 'cpu', plan={TRIAL!r})\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

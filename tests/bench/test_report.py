@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from tabr.bench.__main__ import main
-from tabr.bench.protocol import METHOD, Result, result_path, write
+from tabr.bench.protocol import DEFAULT_PLAN, Plan, Result, result_path, write
 from tabr.bench.report import (
     COLUMNS,
     PUBLISHED,
@@ -21,7 +21,7 @@ from tabr.frames import DataError
 RESULT = Result(
     benchmark="default",
     task="california",
-    method=METHOD,
+    method=DEFAULT_PLAN.name,
     split=0,
     seed=0,
     params={},
@@ -52,7 +52,7 @@ def keep(out: Path, task: Task, scores: list[float]) -> None:
 def published(figures: dict[str, tuple[float, float]]) -> pd.DataFrame:
     return pd.DataFrame(
         [
-            [name, "rmse", 15, mean, std, 30.0, 20.0, 365]
+            [name, "TabR-S default", "rmse", 15, mean, std, 30.0, 20.0, 365]
             for name, (mean, std) in figures.items()
         ],
         columns=list(COLUMNS),
@@ -131,8 +131,8 @@ def test_drafts_and_trials_are_not_read(tmp_path: Path):
     keep(tmp_path, task, [0.4])
     path = result_path(tmp_path, task, 0)
     path.with_suffix(".77.tmp").write_text("{")
-    trial = result_path(tmp_path, task, 5, {"width": 8})
-    write(replace(RESULT, method="trial"), trial)
+    plan = Plan("tabr-s", "trial", {"width": 8})
+    write(replace(RESULT, method=plan.name), result_path(tmp_path, task, 5, plan))
     assert len(read_runs(tmp_path)) == 1
 
 
@@ -143,12 +143,13 @@ def test_without_results_or_figures_one_sentence_says_what_to_do(tmp_path: Path)
         read_published(tmp_path)
 
 
-def test_extract_keeps_single_default_runs_of_our_sets(tmp_path: Path):
-    names = ["california", "california", "california", "weather-big"]
-    rows = pd.DataFrame({"dataset": names, "model": ["TabR-S default"] * 4})
-    rows["kind"] = ["single", "ensemble of 5", "single", "single"]
+def test_extract_keeps_single_runs_of_our_methods_on_our_sets(tmp_path: Path):
+    names = ["california", "california", "california", "weather-big", "california"]
+    rows = pd.DataFrame({"dataset": names, "model": ["TabR-S default"] * 5})
+    rows["kind"] = ["single", "ensemble of 5", "single", "single", "single"]
     rows.loc[2, "model"] = "MLP"
-    for name in COLUMNS[1:]:
+    rows.loc[4, "model"] = "another"
+    for name in COLUMNS[2:]:
         rows[name] = 1.0
     rows["metric"] = "rmse"
     rows["gpu"] = "A100"
@@ -156,6 +157,8 @@ def test_extract_keeps_single_default_runs_of_our_sets(tmp_path: Path):
     extract(tmp_path / "all.csv", tmp_path / PUBLISHED)
     kept = read_published(tmp_path)
     assert kept["dataset"].tolist() == ["california"]
+    assert read_published(tmp_path, "MLP")["dataset"].tolist() == ["california"]
+    assert len(pd.read_csv(tmp_path / PUBLISHED)) == 2
     assert tuple(kept.columns) == COLUMNS
 
 

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from tabr.bench import study_report
+from tabr.bench import comparison, study_report
+from tabr.bench.baselines import METHODS
+from tabr.bench.configs import Config, check_method, extract_configs
 from tabr.bench.plot import plot
 from tabr.bench.pool import items_of, run_all
+from tabr.bench.protocol import Plan
 from tabr.bench.report import (
     PUBLISHED,
     compare,
@@ -63,6 +66,17 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--device", help="cpu or cuda (default: cuda if there is one)")
     run.add_argument("--budget", type=float, help="seconds, then unfinished runs end")
     run.add_argument(
+        "--methods",
+        default="tabr-s",
+        help="separated by commas, or all (default: %(default)s)",
+    )
+    run.add_argument(
+        "--config",
+        choices=("default", "tuned"),
+        default="default",
+        help="a method's own parameters, or those that the paper's authors tuned",
+    )
+    run.add_argument(
         "--params", type=json.loads, help="JSON of parameters; makes the run a trial"
     )
 
@@ -88,11 +102,17 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("--csv", type=Path, help="the same as CSV, all digits")
     table.add_argument("--plot", type=Path, help="the same as a picture: .svg or .png")
 
+    methods = commands.add_parser("methods", help="write the page of all methods")
+    methods.set_defaults(command=_methods)
+    methods.add_argument("--out", type=Path, default=Path("results"))
+    methods.add_argument("--write", type=Path, default=Path("docs/methods.md"))
+
     published = commands.add_parser(
         "extract", help="keep the published figures we need"
     )
     published.set_defaults(command=_extract)
     published.add_argument("published", type=Path, help="CSV of all published results")
+    published.add_argument("--configs", type=Path, help="JSON of tuned configurations")
     published.add_argument("--out", type=Path, default=Path("results"))
     return parser
 
@@ -108,15 +128,19 @@ def _run(options: argparse.Namespace) -> int:
     labels = options.tasks.split(",") if options.tasks else None
     tasks = select(labels, options.benchmark)
     folder = data_folder(options.data)
+    names = list(METHODS) if options.methods == "all" else options.methods.split(",")
+    config: Config = "trial" if options.params else options.config
+    plans = [Plan(name, config, options.params) for name in names]
+    for plan in plans:
+        check_method(plan.method)
     signal.signal(signal.SIGTERM, _leave)  # so that the workers are ended too
     summary = run_all(
-        items_of(tasks, options.seeds, options.few_seeds, options.why_seeds),
+        items_of(tasks, options.seeds, options.few_seeds, options.why_seeds, plans),
         folder,
         options.out,
         workers=options.workers,
         device=options.device,
         budget_seconds=options.budget,
-        params=options.params,
     )
     return 1 if summary.n_failed else 0
 
@@ -163,6 +187,14 @@ def _extract(options: argparse.Namespace) -> int:
     target = options.out / PUBLISHED
     rows = extract(options.published, target)
     print(f"{len(rows)} rows in {target}")
+    if options.configs:
+        print(f"{extract_configs(options.configs)} configurations")
+    return 0
+
+
+def _methods(options: argparse.Namespace) -> int:
+    options.write.parent.mkdir(parents=True, exist_ok=True)
+    options.write.write_text(comparison.to_markdown(options.out), "utf-8")
     return 0
 
 

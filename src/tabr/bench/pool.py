@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,7 +17,16 @@ from typing import Any
 
 import torch
 
-from tabr.bench.protocol import Result, result_path, run_one, write
+from tabr.bench.baselines import METHODS
+from tabr.bench.configs import has_tuned
+from tabr.bench.protocol import (
+    DEFAULT_PLAN,
+    Plan,
+    Result,
+    result_path,
+    run_one,
+    write,
+)
 from tabr.bench.tasks import Parts, Task, check_files, load
 
 FEW_SEEDS = ("black-friday", "covtype")  # the long ones, by label
@@ -31,9 +40,11 @@ class Item:
 
     task: Task
     seed: int
+    plan: Plan = DEFAULT_PLAN
 
     def __str__(self) -> str:
-        return f"{self.task.label} split {self.task.split} seed {self.seed}"
+        about = f"{self.task.label} split {self.task.split} seed {self.seed}"
+        return about if self.plan == DEFAULT_PLAN else f"{self.plan.name} {about}"
 
 
 @dataclass
@@ -51,14 +62,19 @@ def items_of(
     n_seeds: int,
     n_few_seeds: int | None = None,
     n_why_seeds: int | None = None,
+    plans: Sequence[Plan] = (DEFAULT_PLAN,),
 ) -> list[Item]:
     """Return the runs of tasks.
 
+    A method is left out of tasks that it cannot predict, or that have no published
+    configuration where one is asked for.
+
     Args:
-        tasks: What to run.
+        tasks: What to run on.
         n_seeds: Runs of each.
         n_few_seeds: Runs of the longest ones, if fewer.
         n_why_seeds: Runs of each split of the second benchmark, if others.
+        plans: What to run.
     """
     items = []
     for task in tasks:
@@ -67,7 +83,12 @@ def items_of(
             n = min(n_seeds, n_few_seeds)
         if n_why_seeds is not None and task.benchmark == "why":
             n = n_why_seeds
-        items += [Item(task, seed) for seed in range(n)]
+        for plan in plans:
+            if task.kind not in METHODS[plan.method].method.outcomes:
+                continue
+            if plan.config == "tuned" and not has_tuned(task, plan.method):
+                continue
+            items += [Item(task, seed, plan) for seed in range(n)]
     return items
 
 
@@ -79,7 +100,6 @@ def run_all(
     workers: int = 1,
     device: str | None = None,
     budget_seconds: float | None = None,
-    params: Mapping[str, Any] | None = None,
 ) -> Summary:
     """Do all items that are not done yet, the longest first, and report progress.
 
@@ -92,9 +112,8 @@ def run_all(
         workers: Processes.
         device: Where they compute; None is a GPU if there is one.
         budget_seconds: When to end what still runs; None waits for all.
-        params: Parameters to change; results then count as trials.
     """
-    todo = [i for i in items if not result_path(out, i.task, i.seed, params).is_file()]
+    todo = [i for i in items if not _path(out, i).is_file()]
     todo.sort(key=lambda item: -item.task.cost)  # stable: seeds of a task stay together
     check_files((item.task for item in todo), folder)
     progress = _Progress(todo, n_before=len(items) - len(todo))
@@ -107,7 +126,7 @@ def run_all(
         return max(0.0, start + budget_seconds - time.monotonic())
 
     n_workers = min(workers, len(waiting))
-    settings = (folder, device, params, n_workers)
+    settings = (folder, device, n_workers)
     team = [_Worker(settings) for _ in range(n_workers)]
     try:
         for worker in team:
@@ -121,7 +140,7 @@ def run_all(
                 worker = busy[pipe]
                 item, answer = worker.answer()
                 if isinstance(answer, Result):
-                    write(answer, result_path(out, item.task, item.seed, params))
+                    write(answer, _path(out, item))
                 progress.report(item, answer)
                 if not waiting or remaining() == 0:
                     continue
@@ -136,6 +155,10 @@ def run_all(
         for worker in team:
             worker.join()
     return progress.close(time.monotonic() - start)
+
+
+def _path(out: Path, item: Item) -> Path:
+    return result_path(out, item.task, item.seed, item.plan)
 
 
 class _Worker:
@@ -187,7 +210,6 @@ def _work(
     pipe: Connection[Any, Any],
     folder: Path,
     device: str | None,
-    params: Mapping[str, Any] | None,
     workers: int,
 ) -> None:
     """Do items as they come, until nobody is there to give them."""
@@ -209,7 +231,7 @@ def _work(
         try:
             parts = loaded(item.task)
             answer = run_one(
-                item.task, parts, item.seed, device, params=params, workers=workers
+                item.task, parts, item.seed, device, plan=item.plan, workers=workers
             )
         except Exception as error:  # the other items can still be done
             answer = " ".join(f"{type(error).__name__}: {error}".split())
@@ -245,9 +267,11 @@ class _Progress:
             _say(f"{item}: FAILED, {answer}; {left}")
             return
         self.summary.n_done += 1
+        known = answer.best_epoch is not None
+        best = f" best epoch {answer.best_epoch}" if known else " no epochs"
         _say(
             f"{item}: {item.task.metric} {answer.test:.6g} (val {answer.val:.6g}),"
-            f" best epoch {answer.best_epoch}, {answer.seconds:.1f} s; {left}"
+            f"{best}, {answer.seconds:.1f} s; {left}"
         )
 
     def close(self, seconds: float) -> Summary:

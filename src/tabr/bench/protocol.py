@@ -14,14 +14,34 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from tabr import TabRClassifier, TabRRegressor, __version__
+from tabr import __version__
+from tabr.bench.baselines import METHODS, Method, Setting
+from tabr.bench.configs import Config, parameters
 from tabr.bench.tasks import Part, Parts, Task
+from tabr.devices import device_name
 from tabr.metrics import rmse
 
-METHOD = "tabr-s-default"
-TRIAL = "trial"  # other parameters than the published ones: kept apart, never reported
+
+@dataclass(frozen=True)
+class Plan:
+    """What to fit: a method, and where its parameters come from."""
+
+    method: str = "tabr-s"
+    config: Config = "default"
+    trial: Mapping[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name under which results are kept.
+
+        >>> Plan().name
+        'tabr-s-default'
+        """
+        return f"{self.method}-{self.config}"
+
+
+DEFAULT_PLAN = Plan()
 
 
 @dataclass(frozen=True)
@@ -31,15 +51,15 @@ class Result:
     Attributes:
         benchmark: Which benchmark the task belongs to.
         task: Name of the table.
-        method: What was fitted.
+        method: What was fitted, and with which configuration.
         split: Number of the split.
         seed: Seed of the model.
-        params: Parameters of the estimator, as they were passed.
+        params: Parameters that were passed to the method.
         test: Score of the test rows, in the unit of the published figure.
         val: Score of the validation rows, likewise.
         seconds: Time of the fit, preprocessing and validation included.
-        best_epoch: The epoch (from 0) whose weights were kept.
-        n_parameters: Trained numbers of the network.
+        best_epoch: The epoch (from 0) or number of trees that was kept, if any.
+        n_parameters: Trained numbers, where that can be said.
         hardware: Where it ran.
         workers: Runs that shared the hardware.
         versions: Of tabr, torch and python.
@@ -54,8 +74,8 @@ class Result:
     test: float
     val: float
     seconds: float
-    best_epoch: int
-    n_parameters: int
+    best_epoch: int | None
+    n_parameters: int | None
     hardware: str
     workers: int
     versions: dict[str, str]
@@ -67,7 +87,7 @@ def run_one(
     seed: int,
     device: str | None = None,
     *,
-    params: Mapping[str, Any] | None = None,
+    plan: Plan = DEFAULT_PLAN,
     workers: int = 1,
 ) -> Result:
     """Fit one model and score it.
@@ -77,38 +97,36 @@ def run_one(
         parts: The rows.
         seed: Seed of the model.
         device: Where to compute; None is a GPU if there is one.
-        params: Parameters to change; the result then counts as a trial.
+        plan: What to fit.
         workers: Runs that share the hardware, for the record.
     """
-    chosen = {
-        "mode": "paper",
-        "batch_size": task.batch_size,
-        "normalization": task.normalization,
-        "column_kinds": task.column_kinds(parts.train.X),
-        "random_state": seed,
-        **(params or {}),
-    }
-    estimator = TabRRegressor if task.kind == "regression" else TabRClassifier
-    model = estimator(**chosen, device=device)
-    if device != "cpu" and torch.cuda.is_available():
-        torch.zeros(1, device=device or "cuda")  # starts the GPU before the clock
+    params = parameters(task, plan.method, plan.config, plan.trial)
+    setting = Setting(
+        outcome=task.kind,
+        column_kinds=task.column_kinds(parts.train.X),
+        normalized=task.normalization != "none",
+        device=device,
+        n_threads=1 if workers > 1 else None,
+    )
+    method = METHODS[plan.method].make(setting, seed, **params)
+    if method.device.type == "cuda":
+        torch.zeros(1, device=method.device)  # starts the GPU before the clock
     start = time.perf_counter()
-    model.fit(parts.train.X, parts.train.y, eval_set=(parts.val.X, parts.val.y))
+    method.fit(parts.train, parts.val)
     seconds = time.perf_counter() - start
-    network = model.members_[0].network
     return Result(
         benchmark=task.benchmark,
         task=task.name,
-        method=method_of(params),
+        method=plan.name,
         split=task.split,
         seed=seed,
-        params=chosen,
-        test=_score(task, parts.test, model),
-        val=_score(task, parts.val, model),
+        params=params,
+        test=_score(task, parts.test, method),
+        val=_score(task, parts.val, method),
         seconds=round(seconds, 3),
-        best_epoch=model.best_epoch_[0],
-        n_parameters=sum(p.numel() for p in network.parameters()),
-        hardware=_hardware(model.candidates_.labels.device),
+        best_epoch=method.best_epoch,
+        n_parameters=method.n_parameters,
+        hardware=device_name(method.device),
         workers=workers,
         versions={
             "tabr": __version__,
@@ -118,16 +136,9 @@ def run_one(
     )
 
 
-def method_of(params: Mapping[str, Any] | None) -> str:
-    """Return the method's name: the published defaults, or a trial of others."""
-    return TRIAL if params else METHOD
-
-
-def result_path(
-    out: Path, task: Task, seed: int, params: Mapping[str, Any] | None = None
-) -> Path:
+def result_path(out: Path, task: Task, seed: int, plan: Plan = DEFAULT_PLAN) -> Path:
     """Return the file of a run; the run is done if and only if it exists."""
-    folder = out / task.benchmark / task.name / method_of(params)
+    folder = out / task.benchmark / task.name / plan.name
     return folder / f"split-{task.split}-seed-{seed}.json"
 
 
@@ -148,14 +159,8 @@ def read(path: Path) -> Result:
     return Result(**json.loads(path.read_text("utf-8")))
 
 
-def _score(task: Task, part: Part, model: TabRRegressor | TabRClassifier) -> float:
-    prediction: NDArray[Any] = model.predict(part.X)
-    if task.metric == "rmse":
+def _score(task: Task, part: Part, method: Method) -> float:
+    prediction = method.predict(part.X)
+    if method.classes is None:
         return rmse(part.y, prediction) / task.scale
-    return float(np.mean(prediction == part.y))
-
-
-def _hardware(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return platform.processor() or platform.machine()
+    return float(np.mean(method.classes[prediction.argmax(1)] == part.y))

@@ -9,14 +9,16 @@ from typing import Any
 
 import pandas as pd
 
-from tabr.bench.protocol import METHOD, read
+from tabr.bench.baselines import METHODS
+from tabr.bench.protocol import DEFAULT_PLAN, read
 from tabr.bench.tasks import TASKS, Task
 from tabr.frames import DataError
 
-PUBLISHED = "published-tabr-s-default.csv"
+PUBLISHED = "published.csv"
 MODEL = "TabR-S default"
 COLUMNS = (
     "dataset",
+    "model",
     "metric",
     "runs",
     "test_mean",
@@ -37,29 +39,32 @@ _RUN_FIELDS = ("test", "val", "seconds", "best_epoch", "n_parameters")
 
 
 def extract(source: Path, target: Path, tasks: Iterable[Task] = TASKS) -> pd.DataFrame:
-    """Take the single runs of TabR-S default on our sets out of all published ones."""
+    """Take the single runs of our methods on our sets out of all published ones."""
     rows = pd.read_csv(source)
     names = {task.published for task in tasks}
-    mask = (rows["model"] == MODEL) & (rows["kind"] == "single")
+    models = [entry.published for entry in METHODS.values() if entry.published]
+    models += [f"{name} default" for name in models]
+    mask = rows["model"].isin(models) & (rows["kind"] == "single")
     rows = rows.loc[mask & rows["dataset"].isin(names), list(COLUMNS)]
-    rows = rows.astype({"n_parameters": int}).sort_values("dataset")
+    rows = rows.astype({"n_parameters": "Int64"}).sort_values(["dataset", "model"])
     target.parent.mkdir(parents=True, exist_ok=True)
     rows.to_csv(target, index=False, lineterminator="\n")
     return rows
 
 
-def read_published(out: Path) -> pd.DataFrame:
-    """Return the published figures that `extract` put into the results folder."""
+def read_published(out: Path, model: str = MODEL) -> pd.DataFrame:
+    """Return the figures of a model that `extract` put into the results folder."""
     path = out / PUBLISHED
     if not path.is_file():
         raise DataError(
             f"a table needs the published figures, however {path} is not there: make"
             " it with `python -m tabr.bench extract`"
         )
-    return pd.read_csv(path)
+    rows = pd.read_csv(path)
+    return rows[rows["model"] == model]
 
 
-def read_runs(out: Path, method: str = METHOD) -> pd.DataFrame:
+def read_runs(out: Path, method: str = DEFAULT_PLAN.name) -> pd.DataFrame:
     """Return all results of a method, a line for each run."""
     results = [read(path) for path in sorted(out.glob(f"*/*/{method}/split-*.json"))]
     if not results:

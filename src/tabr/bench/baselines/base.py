@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tabr.bench.tasks import Part
 from tabr.config import EmbeddingKind, Task
+from tabr.devices import choose_device
 from tabr.frames import Arrays, Kind, Normalization, Preprocessor
 from tabr.metrics import Score, make_score
 from tabr.targets import ClassTarget, NumberTarget
@@ -103,10 +104,15 @@ class Method(ABC):
 
     Attributes:
         outcomes: What it can predict.
+        has_batches: Whether it takes a `batch_size`, which the paper fixes by table.
+        tunes_itself: Whether `fit` chooses by the validation part what others tune.
+        device: Where it computes.
         best_epoch: The epoch (or number of trees) that was kept, where there is one.
     """
 
     outcomes: ClassVar[tuple[Outcome, ...]] = EVERY
+    has_batches: ClassVar[bool] = False
+    tunes_itself: ClassVar[bool] = False
 
     def __init__(self, setting: Setting, seed: int) -> None:
         """Refuse a kind of target that the method has no loss for."""
@@ -116,6 +122,7 @@ class Method(ABC):
                 f"however {setting.outcome} came: choose another method"
             )
         self.setting, self.seed = setting, seed
+        self.device = choose_device(setting.device)
         self.best_epoch: int | None = None
 
     @staticmethod
@@ -126,9 +133,19 @@ class Method(ABC):
         Parameters that a variant of the method fixes come as `fixed`.
         """
 
+    @staticmethod
+    def published(config: Mapping[str, Any]) -> dict[str, Any]:
+        """Translate a published tuned configuration into the constructor's words."""
+        raise NotImplementedError(f"nobody has published one: {config}")
+
     @abstractmethod
     def fit(self, train: Part, val: Part) -> Self:
         """Learn from the training part; the validation part decides when to stop."""
+
+    @property
+    @abstractmethod
+    def classes(self) -> NDArray[Any] | None:
+        """Return the labels of the columns of probabilities; None for values."""
 
     @abstractmethod
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -162,10 +179,7 @@ class ArrayMethod(Method):
             normalization=self.normalization if self.setting.normalized else "none",
             kinds=self.setting.column_kinds,
         ).fit(train.X)
-        classes = None
-        if isinstance(self.target, ClassTarget):
-            classes = self.target.classes
-        score = make_score(None, val.X, val.y, classes)
+        score = make_score(None, val.X, val.y, self.classes)
         self._fit(self._encoded(train), self._encoded(val), score)
         return self
 
@@ -173,6 +187,11 @@ class ArrayMethod(Method):
         """Return values (n,) in the units of y, or probabilities (n, classes)."""
         output = self._predict(self.preprocessor.transform(X))
         return self.decoded(output)
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """Return the labels of the columns of probabilities; None for values."""
+        return self.target.classes if isinstance(self.target, ClassTarget) else None
 
     # --- what a method writes -------------------------------------------------------
 

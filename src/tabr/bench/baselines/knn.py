@@ -7,7 +7,7 @@ their classes; all neighbours weigh alike.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from tabr.bench.baselines.base import (
     Trial,
     one_hot,
 )
-from tabr.devices import choose_device
 from tabr.frames import Arrays
 from tabr.metrics import Score
 from tabr.search import top
@@ -36,6 +35,8 @@ class KNN(ArrayMethod):
     search: which is the paper's tuning.
     """
 
+    tunes_itself: ClassVar[bool] = True
+
     def __init__(self, setting: Setting, seed: int, *, k: int | None = None) -> None:
         """Check k."""
         super().__init__(setting, seed)
@@ -49,7 +50,6 @@ class KNN(ArrayMethod):
         return {"k": trial.suggest_int("k", 1, MOST)}
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
-        self.device = choose_device(self.setting.device)
         points = self._points(train.arrays)
         self.center = points.mean(0)
         self.points = points - self.center

@@ -7,12 +7,19 @@ MLP-PLR-lite embed each number first, as TabR does.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
 from tabr.bench.baselines.base import Setting, Trial, embedding_space
-from tabr.bench.baselines.neural import NeuralMethod, Schema, optimizer_space
+from tabr.bench.baselines.neural import (
+    NeuralMethod,
+    Schema,
+    optimizer_space,
+    published_embedding,
+    published_training,
+)
 from tabr.config import EmbeddingConfig, EmbeddingKind
 from tabr.embeddings import InputVector
 from tabr.rows import Rows
@@ -90,3 +97,15 @@ class MLP(NeuralMethod):
             return {**chosen, **optimizer_space(trial, highest_decay=1e-3)}
         chosen |= embedding_space(trial, embedding)
         return {**chosen, **optimizer_space(trial)}
+
+    @staticmethod
+    def published(config: Mapping[str, Any]) -> dict[str, Any]:
+        """Translate a published tuned configuration."""
+        backbone = config["model"]["backbone"]
+        return {
+            "n_layers": backbone["n_blocks"],
+            "width": backbone["d_layer"],
+            "dropout": backbone["dropout"],
+            **published_embedding(config["model"]["num_embeddings"]),
+            **published_training(config),
+        }

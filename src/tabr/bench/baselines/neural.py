@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +20,6 @@ from tabr.bench.baselines.base import (
     zero_or,
 )
 from tabr.config import TrainingConfig
-from tabr.devices import choose_device
 from tabr.fitting import row_losses
 from tabr.frames import Arrays
 from tabr.graphs import Lane
@@ -65,13 +65,13 @@ class NeuralMethod(ArrayMethod):
     behind its figures decayed all parameters, and so do these.
     """
 
+    has_batches: ClassVar[bool] = True
     captures: ClassVar[bool] = True  # a step can be a CUDA graph
     rows_at_a_time: ClassVar[int] = 4096  # of a prediction
 
     network: nn.Module
     rows: Rows
     labels: Tensor
-    device: torch.device
     history: History
 
     def __init__(
@@ -115,7 +115,6 @@ class NeuralMethod(ArrayMethod):
     # --- the whole fit ----------------------------------------------------------------
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
-        self.device = choose_device(self.setting.device)
         self.rows = Rows.from_arrays(train.arrays, self.device)
         self.labels = torch.from_numpy(train.labels).to(self.device)
         validation = Rows.from_arrays(val.arrays, self.device)
@@ -172,6 +171,27 @@ class NeuralMethod(ArrayMethod):
     def n_parameters(self) -> int | None:
         """Return how many numbers were trained."""
         return sum(p.numel() for p in self.network.parameters())
+
+
+def published_training(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate what all published configurations of networks have in common."""
+    return {
+        "learning_rate": config["optimizer"]["lr"],
+        "weight_decay": config["optimizer"]["weight_decay"],
+        "batch_size": config["batch_size"],
+        "patience": config["patience"],
+    }
+
+
+def published_embedding(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Translate the embedding of numbers, without its kind."""
+    names = {
+        "embedding_width": "d_embedding",
+        "n_frequencies": "n_frequencies",
+        "frequency_scale": "frequency_scale",
+    }
+    config = config or {}
+    return {ours: config[name] for ours, name in names.items() if name in config}
 
 
 def optimizer_space(trial: Trial, highest_decay: float = 1e-4) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,15 @@ from tabr.bench.baselines.base import (
     embedding_space,
     zero_or,
 )
+from tabr.bench.baselines.neural import published_embedding, published_training
 from tabr.bench.tasks import Part
 from tabr.config import EmbeddingConfig, EmbeddingKind
 
 
 class TabRMethod(Method):
     """The estimators of this library, trained as in the paper's runs."""
+
+    has_batches: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -68,6 +72,21 @@ class TabRMethod(Method):
         chosen["predictor_blocks"] = trial.suggest_int("predictor_blocks", 1, 2)
         return {**chosen, **embedding_space(trial, embedding)}
 
+    @staticmethod
+    def published(config: Mapping[str, Any]) -> dict[str, Any]:
+        """Translate a published tuned configuration; the design is the entry's."""
+        model = config["model"]
+        return {
+            "width": model["d_main"],
+            "dropout": model["dropout0"],
+            "context_dropout": model["context_dropout"],
+            "encoder_blocks": model["encoder_n_blocks"],
+            "predictor_blocks": model["predictor_n_blocks"],
+            "context_size": config["context_size"],
+            **published_embedding(model["num_embeddings"]),
+            **published_training(config),
+        }
+
     def fit(self, train: Part, val: Part) -> Self:
         """Fit the estimator, which prepares tables by itself."""
         self.estimator.fit(train.X, train.y, eval_set=(val.X, val.y))
@@ -79,6 +98,12 @@ class TabRMethod(Method):
         if isinstance(self.estimator, TabRClassifier):
             return self.estimator.predict_proba(X)
         return self.estimator.predict(X)
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """Return the labels of the columns of probabilities; None for values."""
+        is_class = isinstance(self.estimator, TabRClassifier)
+        return self.estimator.classes_ if is_class else None
 
     @property
     def n_parameters(self) -> int | None:

@@ -1,0 +1,148 @@
+"""All methods beside one another and beside the published figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tabr.bench.baselines import METHODS
+from tabr.bench.protocol import Plan
+from tabr.bench.report import read_published, read_runs
+from tabr.bench.tasks import Task, select
+from tabr.frames import DataError
+
+SETS = ("california", "adult")
+STDS = 2.0  # published standard deviations within which a mean may lie,
+PERCENT = 2.0  # or percent of the published mean, whichever is larger
+_ROUNDING = 5e-7  # published figures have six decimals
+# In their published code a row's similarity to itself had the wrong sign.
+NOT_COMPARABLE = ("l2-qk-v", "l2-qk-yv")
+
+
+def compare_methods(out: Path, task: Task, config: str = "tuned") -> pd.DataFrame:
+    """Return a line for each method that was run on a set, or has a figure there."""
+    lines = []
+    for name, entry in METHODS.items():
+        if task.kind not in entry.method.outcomes:
+            continue
+        line: dict[str, Any] = {"method": name, "runs": 0}
+        if entry.published is not None:
+            theirs = read_published(out, _published_name(name, config))
+            theirs = theirs[theirs["dataset"] == task.published]
+            for row in theirs.to_dict("records"):
+                line |= {
+                    "published": row["test_mean"],
+                    "published_std": row["test_std"],
+                    "published_seconds": row["train_seconds"],
+                    "published_n_parameters": row["n_parameters"],
+                }
+        try:
+            runs = read_runs(out, Plan(name, config).name)  # type: ignore[arg-type]
+        except DataError:
+            runs = pd.DataFrame({"task": [], "benchmark": []})
+        mine = runs[(runs["task"] == task.name) & (runs["benchmark"] == task.benchmark)]
+        if len(mine):
+            line |= {
+                "runs": len(mine),
+                "ours": mine["test"].mean(),
+                "ours_std": mine["test"].std(ddof=0),
+                "seconds": mine["seconds"].mean(),
+                "n_parameters": mine["n_parameters"].mean(),
+                "hardware": " and ".join(sorted(mine["hardware"].unique())),
+            }
+        if len(line) > 2:
+            lines.append({**line, "verdict": _verdict(line, task)})
+    return pd.DataFrame(lines)
+
+
+def _published_name(method: str, config: str) -> str:
+    name = METHODS[method].published
+    return f"{name} default" if config == "default" else f"{name}"
+
+
+def _verdict(line: dict[str, Any], task: Task) -> str:
+    if "ours" not in line:
+        return "not run yet"
+    if "published" not in line:
+        return "no figure"
+    if line["method"] in NOT_COMPARABLE:
+        return "not comparable"
+    gain = line["ours"] - line["published"]
+    if task.metric == "rmse":
+        gain = -gain
+    bound = max(STDS * line["published_std"], PERCENT / 100 * line["published"])
+    if abs(gain) <= bound + _ROUNDING:
+        return "within"
+    return "better" if gain > 0 else "worse"
+
+
+# --- text -----------------------------------------------------------------------
+
+_TEXT = f"""# Every method, ours and as published
+
+The systems that the paper compares with, and some since, each on the paper's own split
+with the parameters that the paper's authors tuned and published. Made from the files in
+`results/` by
+
+    python -m tabr.bench methods --write docs/methods.md
+
+and these by `python -m tabr.bench run --data FOLDER --methods all --config tuned
+--tasks california,adult --seeds 5`.
+
+- A figure is the mean ± standard deviation over seeds.
+- *Verdict*: within {STDS:g} published standard deviations or {PERCENT:g} % of the
+  published mean, whichever is larger; else better or worse.
+- *Seconds* are those of one fit, ours / published; the published ones are of other
+  hardware. {{hardware}}
+- {" and ".join(f"`{name}`" for name in NOT_COMPARABLE)} carry a sign error in the
+  published code and need not match.
+"""
+
+
+def to_markdown(out: Path, labels: Sequence[str] = SETS) -> str:
+    """Return the page of all methods."""
+    tables = {task.label: compare_methods(out, task) for task in select(labels)}
+    text = _TEXT.format(hardware=_hardware(pd.concat(tables.values())))
+    for task in select(labels):
+        rows = tables[task.label]
+        measure = "RMSE" if task.metric == "rmse" else "accuracy"
+        text += f"\n## {task.label}\n\n"
+        text += f"| method | seeds | {measure} | published | verdict | seconds |\n"
+        text += "| --- | ---: | ---: | ---: | --- | ---: |\n"
+        text += "\n".join(_row(row) for row in rows.to_dict("records")) + "\n"
+    return text
+
+
+def _hardware(table: pd.DataFrame) -> str:
+    """Say what ran where."""
+    if "hardware" not in table:
+        return ""
+    parts = []
+    for place, rows in table.dropna(subset=["hardware"]).groupby("hardware"):
+        names = ", ".join(dict.fromkeys(rows["method"]))
+        parts.append(f"On {place}: {names}.")
+    return " ".join(parts)
+
+
+def _row(row: dict[Any, Any]) -> str:
+    def figure(name: str) -> str:
+        mean, std = row.get(name, math.nan), row.get(f"{name}_std", math.nan)
+        return "" if math.isnan(mean) else f"{mean:.4f} ± {std:.4f}"
+
+    def seconds(name: str) -> str:
+        value = row.get(name, math.nan)
+        return "-" if math.isnan(value) else f"{value:.1f}"
+
+    cells = [
+        str(row["method"]),
+        str(row["runs"] or ""),
+        figure("ours"),
+        figure("published"),
+        str(row["verdict"]),
+        f"{seconds('seconds')} / {seconds('published_seconds')}",
+    ]
+    return "| " + " | ".join(cells) + " |"

@@ -186,6 +186,37 @@ def test_freeze_is_called_once_before_its_epoch(epoch: int) -> None:
     assert log.index("freeze") == epoch
 
 
+def test_an_optimizer_of_ones_own_takes_the_steps() -> None:
+    network = nn.Linear(2, 1)
+    x, y = torch.randn(40, 2), torch.randn(40)
+    steps = []
+
+    class Descent:
+        def step(self) -> None:
+            steps.append([p.grad.clone() for p in network.parameters()])
+            with torch.no_grad():
+                for parameter in network.parameters():
+                    parameter -= 0.1 * parameter.grad
+
+    def loss(batch: Tensor) -> Tensor:
+        return (network(x[batch]).squeeze(-1) - y[batch]).square().mean()
+
+    start = [p.detach().clone() for p in network.parameters()]
+    job = Job(
+        network,
+        loss,
+        lambda: network(x),
+        lambda _: float(len(steps)),
+        torch.Generator().manual_seed(0),
+        Lane(torch.device("cpu")),
+        optimizer=Descent(),
+    )
+    fit_networks([job], 40, quick(max_epochs=3))
+    assert len(steps) == 3 * 2
+    for before, after, *grads in zip(start, network.parameters(), *steps, strict=True):
+        torch.testing.assert_close(after.detach(), before - 0.1 * sum(grads))
+
+
 def test_paper_mode_decays_everything_and_fixed_mode_spares_some() -> None:
     network = nn.ModuleDict(
         {"linear": nn.Linear(3, 4), "norm": nn.LayerNorm(4), "label": NumberLabel(4)}

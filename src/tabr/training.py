@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -53,6 +53,18 @@ class History:
         return self.score[self.best_epoch]
 
 
+class Stepper(Protocol):
+    """An optimizer: it reads the gradients of its parameters and changes them.
+
+    On a GPU a step is captured, so that whatever changes from step to step must live
+    in tensors.
+    """
+
+    def step(self) -> object:
+        """Change the parameters once."""
+        ...
+
+
 @dataclass
 class Job:
     """A network to be trained in place.
@@ -66,6 +78,7 @@ class Job:
         lane: Where it happens.
         freeze: Called once, before epoch `freeze_after` of the config.
         watch: Called after each epoch, before the next; it may add to the history.
+        optimizer: Takes the steps; None is AdamW as the config describes it.
     """
 
     network: nn.Module
@@ -76,6 +89,7 @@ class Job:
     lane: Lane
     freeze: Callable[[], None] | None = None
     watch: Callable[[History], None] | None = None
+    optimizer: Stepper | None = None
 
 
 def fit_networks(
@@ -153,7 +167,7 @@ class _Run:
         with job.lane:
             self.total = first.new_zeros(())
             self.take_step = make_step(
-                job.network, job.loss, config, job.lane, self.total
+                job.network, job.loss, config, job.lane, self.total, job.optimizer
             )
             self.outputs = Graphed(lambda _: self._outputs(), job.lane)
             self.nothing = torch.zeros(1, device=self.device)
@@ -234,11 +248,29 @@ def make_step(
     config: TrainingConfig,
     lane: Lane,
     total: Tensor | None = None,
+    optimizer: Stepper | None = None,
 ) -> Graphed:
     """Return one step of training: row indices (b,) -> their loss before it.
 
-    The sum of the rows' losses is added to `total`.
+    The sum of the rows' losses is added to `total`. Without an optimizer it is AdamW.
     """
+    update = _adamw(network, config) if optimizer is None else optimizer.step
+
+    def step(index: Tensor) -> Tensor:
+        network.zero_grad(set_to_none=True)
+        value = loss(index)
+        value.backward()
+        update()
+        value = value.detach()
+        if total is not None:
+            total.add_(value, alpha=len(index))
+        return value
+
+    return Graphed(step, lane)
+
+
+def _adamw(network: nn.Module, config: TrainingConfig) -> Callable[[], object]:
+    """Return a step of AdamW."""
     device = next(network.parameters()).device
     groups = decay_groups(network, config.mode)
     pieces: list[tuple[Tensor, tuple[Tensor, ...]]] = []
@@ -256,22 +288,15 @@ def make_step(
         capturable=device.type == "cuda",
     )
 
-    def step(index: Tensor) -> Tensor:
-        network.zero_grad(set_to_none=True)
-        value = loss(index)
-        value.backward()
+    def update() -> None:
         for parameter, parts in pieces:
             if parameter.grad is not None:
                 of_parts = parameter.grad.reshape(-1).split(_PIECE)
                 for part, grad in zip(parts, of_parts, strict=True):
                     part.grad = grad
         optimizer.step()
-        value = value.detach()
-        if total is not None:
-            total.add_(value, alpha=len(index))
-        return value
 
-    return Graphed(step, lane)
+    return update
 
 
 def _reason_to_stop(

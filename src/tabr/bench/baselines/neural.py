@@ -25,7 +25,7 @@ from tabr.frames import Arrays
 from tabr.graphs import Lane
 from tabr.metrics import Score
 from tabr.rows import Rows
-from tabr.training import History, Job, fit_networks, seeded
+from tabr.training import History, Job, Stepper, fit_networks, seeded
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,10 @@ class NeuralMethod(ArrayMethod):
     def build(self, schema: Schema) -> nn.Module:
         """Return a new network, by default from `Rows` to outputs (b, n_outputs)."""
 
+    def optimizer(self) -> Stepper | None:
+        """Return what takes the steps of the network; None is AdamW."""
+        return None
+
     # --- one step, one prediction ---------------------------------------------------
 
     def loss(self, index: Tensor) -> Tensor:
@@ -137,6 +141,7 @@ class NeuralMethod(ArrayMethod):
                 lambda output: score(self.decoded(self._final(output))),
                 generator,
                 lane,
+                optimizer=self.optimizer(),
             )
             (self.history,) = fit_networks([job], train.n_rows, self.training)
         self.best_epoch = self.history.best_epoch

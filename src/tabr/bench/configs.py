@@ -26,7 +26,7 @@ def parameters(
     check_method(method)
     make = METHODS[method].method
     chosen: dict[str, Any] = {"batch_size": task.batch_size} if make.has_batches else {}
-    if config == "tuned" and not make.tunes_itself:
+    if config == "tuned" and not make.needs_no_tuning:
         known = _published().get(task.published, {})
         if method not in known:
             raise DataError(
@@ -47,7 +47,7 @@ def check_method(method: str) -> None:
 
 def has_tuned(task: Task, method: str) -> bool:
     """Tell whether a run with the config "tuned" is possible."""
-    itself = METHODS[method].method.tunes_itself
+    itself = METHODS[method].method.needs_no_tuning
     return itself or method in _published().get(task.published, {})
 
 

@@ -15,10 +15,28 @@ EMBEDDED = {"embedding_width": 8, "n_frequencies": 8}
 # Parameters with which each method is small and still learns.
 SMALL: dict[str, dict[str, Any]] = {
     "knn": {},
+    "saint": {
+        "depth": 1,
+        "width": 8,
+        "head_width": 4,
+        "hidden_factor": 2.0,
+        "dropout": 0.1,
+        **QUICK,
+    },
+    "npt": {
+        "n_layers": 2,
+        "width": 16,
+        "n_heads": 2,
+        "n_steps": 60,
+        "batch_size": 70,
+        "learning_rate": 0.01,
+        "label_masking": 0.5,
+    },
     "mlp": {"width": 32, "n_layers": 2, **QUICK},
     "mlp-lr": {"width": 32, "n_layers": 1, "embedding_width": 8, **QUICK},
     "mlp-plr": {"width": 32, "n_layers": 1, **EMBEDDED, **QUICK},
     "mlp-plr-lite": {"width": 32, "n_layers": 1, **EMBEDDED, **QUICK},
+    "ft-transformer": {"n_blocks": 2, "width": 16, **QUICK},
     "tabr-s": TABR,
     "tabr-lr": {**TABR, "embedding_width": 8},
     "tabr": {**TABR, **EMBEDDED},

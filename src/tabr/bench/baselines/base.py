@@ -105,14 +105,14 @@ class Method(ABC):
     Attributes:
         outcomes: What it can predict.
         has_batches: Whether it takes a `batch_size`, which the paper fixes by table.
-        tunes_itself: Whether `fit` chooses by the validation part what others tune.
+        needs_no_tuning: Whether the paper tuned nothing, or `fit` chooses by itself.
         device: Where it computes.
         best_epoch: The epoch (or number of trees) that was kept, where there is one.
     """
 
     outcomes: ClassVar[tuple[Outcome, ...]] = EVERY
     has_batches: ClassVar[bool] = False
-    tunes_itself: ClassVar[bool] = False
+    needs_no_tuning: ClassVar[bool] = False
 
     def __init__(self, setting: Setting, seed: int) -> None:
         """Refuse a kind of target that the method has no loss for."""

@@ -35,7 +35,7 @@ class KNN(ArrayMethod):
     search: which is the paper's tuning.
     """
 
-    tunes_itself: ClassVar[bool] = True
+    needs_no_tuning: ClassVar[bool] = True
 
     def __init__(self, setting: Setting, seed: int, *, k: int | None = None) -> None:
         """Check k."""

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tabr.bench.baselines.base import Method, Setting, Trial
+from tabr.bench.baselines.ft_transformer import FTTransformer
 from tabr.bench.baselines.knn import KNN
 from tabr.bench.baselines.mlp import MLP
+from tabr.bench.baselines.npt import NPT
+from tabr.bench.baselines.saint import SAINT
 from tabr.bench.baselines.tabr import TabRMethod
 
 
@@ -29,10 +32,13 @@ class Entry(NamedTuple):
 
 METHODS: Mapping[str, Entry] = {
     "knn": Entry(KNN, {}, "kNN"),
+    "saint": Entry(SAINT, {}, "SAINT"),
+    "npt": Entry(NPT, {}, "NPT"),
     "mlp": Entry(MLP, {}, "MLP"),
     "mlp-lr": Entry(MLP, {"embedding": "lr"}, "MLP-LR"),
     "mlp-plr": Entry(MLP, {"embedding": "plr"}, "MLP-PLR"),
     "mlp-plr-lite": Entry(MLP, {"embedding": "plr-lite"}, "MLP-PLR-lite"),
+    "ft-transformer": Entry(FTTransformer, {}, "FT-Transformer"),
     "tabr-s": Entry(TabRMethod, {}, "TabR-S"),
     "tabr-lr": Entry(TabRMethod, {"embedding": "lr"}, "TabR (LR)"),
     "tabr": Entry(TabRMethod, {"embedding": "plr-lite"}, "TabR (PLR-lite)"),

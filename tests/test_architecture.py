@@ -88,7 +88,7 @@ OPTIONAL = [
     "catboost",
     "xgboost",
     "gpytorch",
-    "rtdl_revisiting_models",
+    "rtdl_num_embeddings",
     "tabm",
     "fastapi",
     "uvicorn",

@@ -28,13 +28,14 @@ def fit(
     loss: Callable[[nn.Module, Tensor], Tensor] | None = None,
     freeze: Callable[[], None] | None = None,
     seed: int = 0,
+    first: tuple[nn.Module, ...] = (),
 ) -> tuple[nn.Module, History]:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(100, 3, generator=generator)
     y = x.sum(1) ** 2
     with seeded(seed, torch.device("cpu")) as order:
         layers = nn.Linear(3, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1)
-        network = nn.Sequential(*layers)
+        network = nn.Sequential(*first, *layers)
 
         def mse(batch: Tensor) -> Tensor:
             if loss is not None:
@@ -77,6 +78,21 @@ def test_the_best_epoch_is_kept_not_the_last() -> None:
     for parameter, kept in zip(network.parameters(), seen[1], strict=True):
         assert torch.equal(parameter, kept)
     assert not network.training
+
+
+def test_statistics_of_normalisations_are_those_of_the_best_epoch() -> None:
+    seen: list[dict[str, Tensor]] = []
+    scores = iter([0.0, 2.0, 1.0, 1.5])
+
+    def score(network: nn.Module) -> float:
+        seen.append({k: v.clone() for k, v in network.state_dict().items()})
+        return next(scores)
+
+    network, _ = fit(quick(max_epochs=4), score, first=(nn.BatchNorm1d(3),))
+    kept = network.state_dict()
+    assert "0.running_mean" in kept
+    assert all(torch.equal(kept[name], seen[1][name]) for name in kept)
+    assert not torch.equal(kept["0.running_mean"], seen[3]["0.running_mean"])
 
 
 def test_training_stops_after_patience_and_one_more() -> None:

@@ -158,8 +158,9 @@ class _Run:
         self, job: Job, n_rows: int, config: TrainingConfig, start: float
     ) -> None:
         self.job, self.n_rows, self.config, self.start = job, n_rows, config, start
-        self.parameters: list[Tensor] = list(job.network.parameters())
-        first = self.parameters[0]
+        # What an epoch leaves behind: parameters, and statistics of normalisations.
+        self.state: list[Tensor] = list(job.network.state_dict().values())
+        first = next(job.network.parameters())
         self.device = first.device
         self.history = History()
         self.finished = False
@@ -229,15 +230,14 @@ class _Run:
     @torch.no_grad()
     def _remember(self) -> None:
         if not self.best:
-            self.best = [torch.empty_like(p) for p in self.parameters]
-        torch._foreach_copy_(self.best, self.parameters)
+            self.best = [torch.empty_like(value) for value in self.state]
+        torch._foreach_copy_(self.best, self.state)
 
     @torch.no_grad()
     def keep_best(self) -> None:
         with self.job.lane:
-            torch._foreach_copy_(self.parameters, self.best)
-        for parameter in self.parameters:
-            parameter.grad = None
+            torch._foreach_copy_(self.state, self.best)
+        self.job.network.zero_grad(set_to_none=True)
         self.job.network.eval()
         self.job.lane.wait()
 

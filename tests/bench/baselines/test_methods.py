@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
 from tabr.bench.baselines import METHODS
-from tests.bench.baselines.checks import KINDS, check_all, check_space
+from tests.bench.baselines.checks import KINDS, check_all, check_space, fitted
 
 QUICK = {"learning_rate": 0.01, "batch_size": 32, "max_epochs": 20}
 TABR = {"width": 32, "context_size": 16, **QUICK}
+TREES = {"n_trees": 60, "learning_rate": 0.1}
 EMBEDDED = {"embedding_width": 8, "n_frequencies": 8}
 # Parameters with which each method is small and still learns.
 SMALL: dict[str, dict[str, Any]] = {
@@ -37,6 +39,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "mlp-plr": {"width": 32, "n_layers": 1, **EMBEDDED, **QUICK},
     "mlp-plr-lite": {"width": 32, "n_layers": 1, **EMBEDDED, **QUICK},
     "ft-transformer": {"n_blocks": 2, "width": 16, **QUICK},
+    "xgboost": {**TREES, "subsample": 0.7},
+    "lightgbm": {**TREES, "feature_fraction": 0.5},
+    "catboost": {**TREES, "depth": 3},
+    "xgboost-neighbors": {**TREES, "subsample": 0.7, "n_neighbors": 16},
     "tabr-s": TABR,
     "tabr-lr": {**TABR, "embedding_width": 8},
     "tabr": {**TABR, **EMBEDDED},
@@ -49,6 +55,17 @@ SMALL: dict[str, dict[str, Any]] = {
     "l2-k-v": TABR,
     "l2-qk-v": TABR,
     "l2-qk-yv": TABR,
+    "modern-nca": {"width": 32, **EMBEDDED, **QUICK},
+    "tabm": {"width": 32, "k": 4, "n_layers": 1, **QUICK},
+    "tabm-mini-ple": {
+        "width": 32,
+        "k": 4,
+        "n_layers": 1,
+        "embedding_width": 8,
+        "n_bins": 8,
+        **QUICK,
+    },
+    "realmlp": {"width": 32, "n_layers": 2, "batch_size": 32, "max_epochs": 20},
 }
 
 
@@ -60,6 +77,28 @@ def test_every_method_is_checked() -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_passes_every_check(name: str, kind: str) -> None:
     check_all(name, kind, SMALL[name])
+
+
+# What each needs beyond the core.
+LIBRARIES = {
+    "xgboost": "xgboost",
+    "lightgbm": "lightgbm",
+    "catboost": "catboost",
+    "xgboost-neighbors": "xgboost",
+    "tabm": "tabm",
+    "tabm-mini-ple": "rtdl_num_embeddings",
+}
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_missing_library_is_named_with_the_line_that_installs_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = LIBRARIES[name]
+    monkeypatch.setitem(sys.modules, library, None)
+    words = rf"{library} is not installed: pip install 'tabr\[(boost|baselines)\]'"
+    with pytest.raises(ImportError, match=words):
+        fitted(METHODS[name], "regression", SMALL[name])
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tabr.bench.baselines.base import Method, Setting, Trial
+from tabr.bench.baselines.catboost import CatBoost
 from tabr.bench.baselines.ft_transformer import FTTransformer
 from tabr.bench.baselines.knn import KNN
+from tabr.bench.baselines.lightgbm import LightGBM
 from tabr.bench.baselines.mlp import MLP
+from tabr.bench.baselines.modern_nca import ModernNCA
+from tabr.bench.baselines.neighbors import XGBoostWithNeighbors
 from tabr.bench.baselines.npt import NPT
+from tabr.bench.baselines.realmlp import RealMLP
 from tabr.bench.baselines.saint import SAINT
+from tabr.bench.baselines.tabm import TabM
 from tabr.bench.baselines.tabr import TabRMethod
+from tabr.bench.baselines.xgboost import XGBoost
 
 
 class Entry(NamedTuple):
@@ -39,6 +46,10 @@ METHODS: Mapping[str, Entry] = {
     "mlp-plr": Entry(MLP, {"embedding": "plr"}, "MLP-PLR"),
     "mlp-plr-lite": Entry(MLP, {"embedding": "plr-lite"}, "MLP-PLR-lite"),
     "ft-transformer": Entry(FTTransformer, {}, "FT-Transformer"),
+    "xgboost": Entry(XGBoost, {}, "XGBoost"),
+    "lightgbm": Entry(LightGBM, {}, "LightGBM"),
+    "catboost": Entry(CatBoost, {}, "CatBoost"),
+    "xgboost-neighbors": Entry(XGBoostWithNeighbors, {}, "XGBoost + retrieval"),
     "tabr-s": Entry(TabRMethod, {}, "TabR-S"),
     "tabr-lr": Entry(TabRMethod, {"embedding": "lr"}, "TabR (LR)"),
     "tabr": Entry(TabRMethod, {"embedding": "plr-lite"}, "TabR (PLR-lite)"),
@@ -57,4 +68,10 @@ METHODS: Mapping[str, Entry] = {
     "l2-qk-yv": Entry(
         TabRMethod, {"retrieval": "l2-qk-yv"}, "design l2-qk-yv-self-scaled"
     ),
+    "modern-nca": Entry(ModernNCA),
+    "tabm": Entry(TabM),
+    "tabm-mini-ple": Entry(
+        TabM, {"architecture": "tabm-mini", "embedding": "piecewise-linear"}
+    ),
+    "realmlp": Entry(RealMLP),
 }

@@ -87,7 +87,6 @@ OPTIONAL = [
     "lightgbm",
     "catboost",
     "xgboost",
-    "gpytorch",
     "rtdl_num_embeddings",
     "tabm",
     "fastapi",

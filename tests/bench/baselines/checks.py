@@ -25,7 +25,7 @@ SETTINGS = {
     )
     for kind in KINDS
 }
-SEED_DOES_NOTHING = {"knn", "dnnr"}  # they draw no random number
+SEED_DOES_NOTHING = {"knn"}  # it draws no random number
 
 
 def table(kind: str, n: int = 240, seed: int = 0) -> tuple[pd.DataFrame, NDArray[Any]]:

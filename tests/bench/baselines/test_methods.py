@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,31 @@ from tests.bench.baselines.checks import KINDS, check_all, check_space, fitted
 
 QUICK = {"learning_rate": 0.01, "batch_size": 32, "max_epochs": 20}
 TABR = {"width": 32, "context_size": 16, **QUICK}
+DNNR = {"scaling_neighbors": 32, "scaling_epochs": 2}
 TREES = {"n_trees": 60, "learning_rate": 0.1}
 EMBEDDED = {"embedding_width": 8, "n_frequencies": 8}
 # Parameters with which each method is small and still learns.
 SMALL: dict[str, dict[str, Any]] = {
     "knn": {},
+    "dnnr": DNNR,
+    "dnnr-one-hot": DNNR,
+    "dkl": {
+        "width": 32,
+        "n_layers": 1,
+        "grid_size": 10,
+        "learning_rate": 0.03,
+        "max_epochs": 20,
+    },
+    "anp": {
+        "width": 16,
+        "n_self": 1,
+        "n_cross": 1,
+        "n_decoder": 1,
+        "learning_rate": 0.01,
+        "batch_size": 8,
+        "warmup_steps": 20,
+        "max_epochs": 3,
+    },
     "saint": {
         "depth": 1,
         "width": 8,
@@ -104,3 +125,10 @@ def test_a_missing_library_is_named_with_the_line_that_installs_it(
 @pytest.mark.parametrize("name", SMALL)
 def test_its_space_yields_what_it_takes(name: str) -> None:
     check_space(name)
+
+
+def test_every_method_has_its_line_in_the_docs() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "baselines.md").read_text("utf-8")
+    steps = {"step-1", "step-2"}  # the table says: step-0 to step-3
+    missing = [name for name in METHODS if f"`{name}`" not in text]
+    assert set(missing) <= steps

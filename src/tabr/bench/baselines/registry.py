@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from tabr.bench.baselines.anp import ANP
 from tabr.bench.baselines.base import Method, Setting, Trial
 from tabr.bench.baselines.catboost import CatBoost
+from tabr.bench.baselines.dkl import DKL
+from tabr.bench.baselines.dnnr import DNNR
 from tabr.bench.baselines.ft_transformer import FTTransformer
 from tabr.bench.baselines.knn import KNN
 from tabr.bench.baselines.lightgbm import LightGBM
@@ -39,6 +42,10 @@ class Entry(NamedTuple):
 
 METHODS: Mapping[str, Entry] = {
     "knn": Entry(KNN, {}, "kNN"),
+    "dnnr": Entry(DNNR, {"categories": "mean label"}, "DNNR (leave-one-out)"),
+    "dnnr-one-hot": Entry(DNNR, {}, "DNNR (one-hot)"),
+    "dkl": Entry(DKL, {}, "DKL"),
+    "anp": Entry(ANP, {}, "ANP"),
     "saint": Entry(SAINT, {}, "SAINT"),
     "npt": Entry(NPT, {}, "NPT"),
     "mlp": Entry(MLP, {}, "MLP"),

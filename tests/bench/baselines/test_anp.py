@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional as F
 
-from tabr.bench.baselines.anp import ANP, FEWEST, MOST, task_sizes
+from tabr.bench.baselines.anp import ANP, FEWEST, MOST, WarmedAdamW, task_sizes
 from tabr.bench.baselines.anp_network import Attention, Gaussian, Memory, Network
 from tabr.bench.baselines.neural import Schema
+from tabr.config import TrainingConfig
 from tabr.metrics import rmse
 from tests.bench.baselines.checks import SETTINGS, parts
 
@@ -167,16 +168,18 @@ def test_predictions_are_those_of_the_best_epoch_each_time() -> None:
 
 
 def test_learning_rate_rises_and_falls() -> None:
-    data = parts("regression")
-    method = ANP(SETTING, 0, max_epochs=1, **SMALL).fit(data.train, data.val)
-    assert method.n_steps == 18  # batches of 140 rows
-    method.n_steps, rates = 0, []
+    network = torch.nn.Linear(2, 1)
+    config = TrainingConfig(learning_rate=0.01, weight_decay=0.0)
+    optimizer, rates = WarmedAdamW(network, config, 20), []
     for _ in range(80):
-        method.loss(torch.arange(2))
-        rates.append(float(method.rate))
+        network.zero_grad()
+        network(torch.ones(1, 2)).sum().backward()
+        before = network.weight.detach().clone()
+        optimizer.step()
+        rates.append(float((network.weight.detach() - before).abs().max()))
+    # With gradients that never change, a step of Adam is as long as the rate.
     expected = [0.01 * min(n / 20, (20 / n) ** 0.5) for n in range(1, 81)]
-    np.testing.assert_allclose(rates, expected, rtol=1e-5)
-    assert max(rates) == pytest.approx(0.01) and rates[-1] == pytest.approx(0.005)
+    np.testing.assert_allclose(rates, expected, rtol=1e-2)
 
 
 def test_optimizer_obeys_the_learning_rate() -> None:

@@ -22,10 +22,9 @@ on a GPU products are of TF32.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -38,10 +37,36 @@ from tabr.bench.baselines.neural import (
     optimizer_space,
     published_training,
 )
+from tabr.config import TrainingConfig
 from tabr.metrics import Score
 from tabr.rows import Rows
+from tabr.training import Stepper
 
 FEWEST, MOST = 10, 500  # rows of a task in training
+
+
+class WarmedAdamW:
+    """AdamW whose learning rate rises for some steps and falls afterwards."""
+
+    def __init__(
+        self, network: nn.Module, config: TrainingConfig, warmup_steps: int
+    ) -> None:
+        """Begin at no rate at all."""
+        self.highest_rate, self.warmup_steps = config.learning_rate, warmup_steps
+        self.n_steps = 0
+        self.adamw = torch.optim.AdamW(
+            network.parameters(),
+            weight_decay=config.weight_decay,
+            fused=next(network.parameters()).device.type in ("cpu", "cuda"),
+        )
+
+    def step(self) -> None:
+        """Apply the gradients at the rate of this step."""
+        self.n_steps += 1
+        progress = self.n_steps / self.warmup_steps
+        for group in self.adamw.param_groups:
+            group["lr"] = self.highest_rate * min(progress, progress**-0.5)
+        self.adamw.step()
 
 
 class ANP(NeuralMethod):
@@ -94,7 +119,6 @@ class ANP(NeuralMethod):
         self.shape = width // N_HEADS * N_HEADS, n_self, n_cross, n_decoder
         self.context_share, self.max_context = context_share, max_context
         self.warmup_steps = warmup_steps
-        self.highest_rate = self.training.learning_rate
 
     @staticmethod
     def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
@@ -127,13 +151,12 @@ class ANP(NeuralMethod):
         self.context = torch.randperm(schema.n_train)[:size].to(self.device)
         return Network(schema, *self.shape)
 
+    def optimizer(self) -> Stepper:
+        """Return what takes the steps of the network."""
+        return WarmedAdamW(self.network, self.training, self.warmup_steps)
+
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
         self.memory = None
-        self.n_steps = 0
-        # AdamW reads the rate at each step: a tensor is a rate that can change.
-        self.rate = torch.tensor(self.highest_rate, device=self.device)
-        rate = cast(float, self.rate)
-        self.training = dataclasses.replace(self.training, learning_rate=rate)
         with _fast_products(self.device):
             super()._fit(train, val, score)
         with torch.no_grad():
@@ -141,9 +164,6 @@ class ANP(NeuralMethod):
 
     def loss(self, index: Tensor) -> Tensor:
         """Return the loss of random tasks, whichever rows the loop would take."""
-        self.n_steps += 1
-        progress = self.n_steps / self.warmup_steps
-        self.rate.fill_(self.highest_rate * min(progress, progress**-0.5))
         n_rows, n_tasks = len(self.labels), self.training.batch_size
         n_context, n_task = task_sizes(n_rows)
         rows = torch.randint(n_rows, (n_tasks, n_task), device=self.device)

@@ -150,9 +150,3 @@ class DKL(NeuralMethod):
     def _learned(self) -> Posterior:
         root = self.network.root(self.rows)
         return self.network.process.posterior(root, self.labels.double())
-
-    @property
-    def n_parameters(self) -> int | None:
-        """Return how many numbers were trained."""
-        trained = (p for p in self.network.parameters() if p.requires_grad)
-        return sum(p.numel() for p in trained)

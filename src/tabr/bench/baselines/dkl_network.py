@@ -79,11 +79,12 @@ class Square(nn.Module):
     that the kernel was learned with. Values outside go to the edge.
     """
 
+    range: Tensor
+
     def __init__(self) -> None:
         """Begin with the square itself."""
         super().__init__()
-        # A parameter, as the loop keeps those of the best epoch; it has no gradient.
-        self.range = nn.Parameter(torch.tensor([-1.0, 1.0]), requires_grad=False)
+        self.register_buffer("range", torch.tensor([-1.0, 1.0]))
 
     def forward(self, x: Tensor) -> Tensor:
         """Scale, and in training learn the range."""

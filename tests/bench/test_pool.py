@@ -125,5 +125,11 @@ def test_mistakes_end_with_one_sentence(
     folders = ["--data", str(tmp_path), "--out", str(tmp_path)]
     assert main(["run", *folders, "--tasks", "churn"]) == 2
     assert "lacks churn.parquet" in capsys.readouterr().err
+    for method, more in (("modern-nca", ["--config", "tuned"]), ("dkl", [])):
+        command = ["run", *folders, "--tasks", "churn", "--methods", method, *more]
+        assert main(command) == 2
+        assert f"however {method} cannot predict" in capsys.readouterr().err
+    assert main(["run", *folders, "--methods", "nothing"]) == 2
+    assert "a method must be one of knn" in capsys.readouterr().err
     assert main(["run", "--tasks", "nothing"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -133,9 +133,17 @@ def _run(options: argparse.Namespace) -> int:
     plans = [Plan(name, config, options.params) for name in names]
     for plan in plans:
         check_method(plan.method)
+    items = items_of(tasks, options.seeds, options.few_seeds, options.why_seeds, plans)
+    idle = [p.method for p in plans if all(item.plan != p for item in items)]
+    if idle and options.methods != "all":
+        raise DataError(
+            f"a method must have something to run, however {', '.join(idle)} cannot"
+            f" predict these tasks, or has no {config} parameters for them: choose"
+            " other --tasks or --config default"
+        )
     signal.signal(signal.SIGTERM, _leave)  # so that the workers are ended too
     summary = run_all(
-        items_of(tasks, options.seeds, options.few_seeds, options.why_seeds, plans),
+        items,
         folder,
         options.out,
         workers=options.workers,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tabr.bench.tasks import Part
 from tabr.config import EmbeddingKind, Task
 from tabr.devices import choose_device
-from tabr.frames import Arrays, Kind, Normalization, Preprocessor
+from tabr.frames import Arrays, DataError, Kind, Normalization, Preprocessor
 from tabr.metrics import Score, make_score
 from tabr.targets import ClassTarget, NumberTarget
 
@@ -45,11 +45,13 @@ class Trial(Protocol):
         ...
 
 
-def zero_or(trial: Trial, name: str, low: float, high: float) -> float:
-    """Choose zero, or a number of that order of magnitude: the paper's {0, LogU}."""
+def zero_or(
+    trial: Trial, name: str, low: float, high: float, *, log: bool = True
+) -> float:
+    """Choose zero, or a number between: the paper's {0, LogU} and {0, U}."""
     if not trial.suggest_categorical(f"{name} is not zero", [False, True]):
         return 0.0
-    return trial.suggest_float(name, low, high, log=True)
+    return trial.suggest_float(name, low, high, log=log)
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,10 @@ class Method(ABC):
     @staticmethod
     def published(config: Mapping[str, Any]) -> dict[str, Any]:
         """Translate a published tuned configuration into the constructor's words."""
-        raise NotImplementedError(f"nobody has published one: {config}")
+        raise DataError(
+            "a published configuration must be of a method that can read one, however"
+            f" this came: {dict(config)}"
+        )
 
     @abstractmethod
     def fit(self, train: Part, val: Part) -> Self:

@@ -95,10 +95,8 @@ class DKL(NeuralMethod):
             "kernel": trial.suggest_categorical("kernel", ["rbf", "sm"]),
             "n_layers": trial.suggest_int("n_layers", 1, 4),
             "width": trial.suggest_int("width", 64, 768),
-            "dropout": 0.0,
+            "dropout": zero_or(trial, "dropout", 0.0, 0.5, log=False),
         }
-        if trial.suggest_categorical("has dropout", [False, True]):
-            chosen["dropout"] = trial.suggest_float("dropout", 0.0, 0.5)
         rate = trial.suggest_float("learning_rate", 1e-5, 1e-2, log=True)
         decay = zero_or(trial, "weight_decay", 1e-6, 1e-3)
         return {**chosen, "learning_rate": rate, "weight_decay": decay}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tabr.bench.baselines.mlp import Network as Perceptron
 from tabr.bench.baselines.neural import Schema
-from tabr.embeddings import InputVector
 from tabr.rows import Rows
 
 Kernel = Literal["rbf", "sm"]
@@ -35,13 +35,8 @@ class Network(nn.Module):
     ) -> None:
         """Make the layers as torch does by default."""
         super().__init__()
-        parts = schema.n_num, schema.n_bin, schema.cardinalities
-        self.input = InputVector(*parts, None)
-        widths = [self.input.width] + [width] * n_layers
-        layers: list[nn.Module] = []
-        for d_in, d_out in itertools.pairwise(widths):
-            layers += [nn.Linear(d_in, d_out), nn.ReLU(), nn.Dropout(dropout)]
-        self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], 2))
+        to_plane = replace(schema, n_outputs=2)
+        self.perceptron = Perceptron(to_plane, None, n_layers, width, dropout)
         self.square = Square()
         self.kernel = RBF() if kernel == "rbf" else SpectralMixture()
         self.process = Process()
@@ -49,7 +44,7 @@ class Network(nn.Module):
 
     def root(self, rows: Rows) -> Tensor:
         """Return R (n, r) of the rows, in double precision."""
-        features: Tensor = self.square(self.layers(self.input(rows)))
+        features: Tensor = self.square(self.perceptron(rows))
         return kernel_root(self.kernel, features.double(), self.grid_size)
 
 

@@ -193,20 +193,16 @@ class FTTransformer(NeuralMethod):
     @staticmethod
     def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
         """Choose as in the paper's table for FT-Transformer."""
-        chosen: dict[str, Any] = {
+        return {
             "n_blocks": trial.suggest_int("n_blocks", 1, 4),
             "width": N_HEADS * trial.suggest_int("width / 8", 2, 48),
             "hidden_factor": trial.suggest_float("hidden_factor", 2 / 3, 8 / 3),
             "attention_dropout": trial.suggest_float("attention_dropout", 0.0, 0.5),
             "dropout": trial.suggest_float("dropout", 0.0, 0.5),
-            "residual_dropout": 0.0,
+            "residual_dropout": zero_or(trial, "residual_dropout", 0.0, 0.2, log=False),
             "learning_rate": trial.suggest_float("learning_rate", 1e-5, 1e-3, log=True),
             "weight_decay": zero_or(trial, "weight_decay", 1e-6, 1e-4),
         }
-        if trial.suggest_categorical("has residual dropout", [False, True]):
-            rate = trial.suggest_float("residual_dropout", 0.0, 0.2)
-            chosen["residual_dropout"] = rate
-        return chosen
 
     @staticmethod
     def published(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tabr.bench.baselines.base import Setting, Trial, embedding_space
+from tabr.bench.baselines.base import Setting, Trial, embedding_space, zero_or
 from tabr.bench.baselines.neural import (
     NeuralMethod,
     Schema,
@@ -88,10 +88,8 @@ class MLP(NeuralMethod):
         chosen: dict[str, Any] = {
             "n_layers": trial.suggest_int("n_layers", 1, 6),
             "width": trial.suggest_int("width", 64, 1024),
-            "dropout": 0.0,
+            "dropout": zero_or(trial, "dropout", 0.0, 0.5, log=False),
         }
-        if trial.suggest_categorical("has dropout", [False, True]):
-            chosen["dropout"] = trial.suggest_float("dropout", 0.0, 0.5)
         embedding = fixed.get("embedding")
         if embedding is None:
             return {**chosen, **optimizer_space(trial, highest_decay=1e-3)}

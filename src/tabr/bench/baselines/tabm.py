@@ -154,12 +154,10 @@ class TabM(NeuralMethod):
         chosen: dict[str, Any] = {
             "n_layers": trial.suggest_int("n_layers", 1, 4 if embedded else 5),
             "width": 16 * trial.suggest_int("width / 16", 4, 64),
-            "dropout": 0.0,
+            "dropout": zero_or(trial, "dropout", 0.0, 0.5, log=False),
             "learning_rate": trial.suggest_float("learning_rate", 1e-4, 3e-3, log=True),
             "weight_decay": zero_or(trial, "weight_decay", 1e-4, 1e-1),
         }
-        if trial.suggest_categorical("has dropout", [False, True]):
-            chosen["dropout"] = trial.suggest_float("dropout", 0.0, 0.5)
         if embedded:
             chosen["embedding_width"] = 4 * trial.suggest_int(
                 "embedding_width / 4", 2, 8

@@ -10,9 +10,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
-from tabr import cli
-from tabr.cli import files, messages
-from tabr.cli.fit import choose_task
+from tabr import cli, files
 
 TINY = ["--param", "width=8", "--param", "context_size=4", "--max-epochs", "2"]
 
@@ -146,31 +144,6 @@ def test_the_input_is_never_overwritten(folder: Path, tmp_path: Path):
         "predict", folder / "price.tabr", table, "-o", table
     )
     assert table.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("values", "task"),
-    [
-        (["a", "b"] * 30, "classification"),
-        ([True, False] * 30, "classification"),
-        (pd.Categorical([1.5, 2.5] * 30), "classification"),
-        ([0, 1] * 30, "classification"),
-        ([0.0, 1.0] * 30, "classification"),
-        ([1, 2, 3, 4, 5] * 12, "classification"),
-        (list(range(60)), "regression"),
-        ([0.5, 1.5] * 30, "regression"),
-    ],
-)
-def test_task_follows_from_the_target(values: object, task: str):
-    assert choose_task(pd.Series(values, name="y"))[0] == task
-
-
-def test_text_of_many_values_is_no_target_unless_asked():
-    texts = pd.Series([f"{k},5" for k in range(60)], name="price")
-    with pytest.raises(
-        messages.Mistake, match="'price' is text with 60 distinct values"
-    ):
-        choose_task(texts)
 
 
 def test_interrupted_training_keeps_the_best_so_far(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import DataConversionWarning
 
 from tabr.tables import DataError
-from tabr.targets import ClassTarget, NumberTarget
+from tabr.targets import ClassTarget, NumberTarget, choose_task
 
 BOTH = pytest.mark.parametrize("target", [NumberTarget, ClassTarget])
 
@@ -281,3 +281,26 @@ def test_labels_that_json_cannot_hold_are_refused_when_stored():
 def test_nested_labels_are_refused():
     with pytest.raises(DataError, match="Unknown label type"):
         ClassTarget().fit(pd.Series([[1], [2]]))
+
+
+@pytest.mark.parametrize(
+    ("values", "task"),
+    [
+        (["a", "b"] * 30, "classification"),
+        ([True, False] * 30, "classification"),
+        (pd.Categorical([1.5, 2.5] * 30), "classification"),
+        ([0, 1] * 30, "classification"),
+        ([0.0, 1.0] * 30, "classification"),
+        ([1, 2, 3, 4, 5] * 12, "classification"),
+        (list(range(60)), "regression"),
+        ([0.5, 1.5] * 30, "regression"),
+    ],
+)
+def test_task_follows_from_the_target(values: object, task: str):
+    assert choose_task(pd.Series(values, name="y"))[0] == task
+
+
+def test_text_of_many_values_is_no_target_unless_asked():
+    texts = pd.Series([f"{k},5" for k in range(60)], name="price")
+    with pytest.raises(DataError, match="'price' is text with 60 distinct values"):
+        choose_task(texts)

@@ -73,6 +73,7 @@ def fit_members(
     device: torch.device,
     memory_limit: int | None,
     verbose: bool,
+    on_epoch: Callable[[int, History], None] | None = None,
 ) -> tuple[list[Member], CandidateSet, MemoryPlan]:
     """Fit a network for each seed on the same rows, who become the candidates.
 
@@ -120,6 +121,7 @@ def fit_members(
         tagged=tagged,
         n_together=plan.n_together,
         rows_at_a_time=plan.rows_at_a_time,
+        on_epoch=on_epoch,
         description=("fit" if len(seeds) == 1 else "member") if verbose else None,
     )
     members = [Member(*parts) for parts in fitted]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -35,6 +35,7 @@ from tabr.uncertainty import intervals, sets
 # take twice as long.
 if TYPE_CHECKING:
     from tabr.memory import MemoryPlan
+    from tabr.training import History
 
 
 class _TabR(Answers, BaseEstimator):
@@ -120,6 +121,7 @@ class _TabR(Answers, BaseEstimator):
         sample_weight: Any = None,
         *,
         eval_set: tuple[Any, Any] | None = None,
+        on_epoch: Callable[[int, History], None] | None = None,
     ) -> Self:
         """Learn from a table and its labels.
 
@@ -130,6 +132,9 @@ class _TabR(Answers, BaseEstimator):
                 left out altogether.
             eval_set: A table and its labels to stop early by; without them a share of
                 X (`validation_fraction`) is held out.
+            on_epoch: Called after each epoch with the number of the member and its
+                history so far; what it raises ends the fit and leaves the model as it
+                was.
         """
         from tabr.devices import choose_device
         from tabr.ensemble import fit_members, join_held_out
@@ -181,6 +186,7 @@ class _TabR(Answers, BaseEstimator):
             device=device,
             memory_limit=self.memory_limit,
             verbose=self.verbose,
+            on_epoch=on_epoch,
         )
         fitted = copy.copy(self)
         fitted.members_, fitted.candidates_ = members, candidates

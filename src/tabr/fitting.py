@@ -200,6 +200,7 @@ def fit_tabr(
     tagged: tuple[TaggedRows, TaggedRows] | None = None,
     n_together: int | None = None,
     rows_at_a_time: int | None = None,
+    on_epoch: Callable[[int, History], None] | None = None,
     description: str | None = None,
 ) -> list[tuple[TabR, History]]:
     """Build networks and train them: on a GPU side by side, elsewhere one by one.
@@ -221,12 +222,15 @@ def fit_tabr(
         tagged: What a rule allows the training and the validation rows.
         n_together: Networks trained side by side on a GPU; None means all.
         rows_at_a_time: Rows of a chunk of predictions; None leaves it to the device.
+        on_epoch: Called after each epoch with a network's place in `seeds` and its
+            history so far.
         description: Title of a progress bar; None shows none.
     """
     device = labels.device
     own, others = (None, None) if tagged is None else tagged
 
-    def build(seed: int, generator: torch.Generator) -> tuple[TabR, Job]:
+    def build(number: int, generator: torch.Generator) -> tuple[TabR, Job]:
+        seed = seeds[number]
         n_num, n_bin = rows.num.shape[1], rows.bin.shape[1]
         # Candidates that are kept elsewhere make a step wait for the host.
         captures = rows.num.device == device
@@ -253,24 +257,32 @@ def fit_tabr(
             return output.prediction
 
         loss = make_loss(contexts, task, weights)
-        watch = ContextChange(contexts) if training.record_context else None
+        change = ContextChange(contexts) if training.record_context else None
+
+        def watch(history: History) -> None:
+            if change is not None:
+                change(history)
+            if on_epoch is not None:
+                on_epoch(number, history)
+
         return network, Job(
             network, loss, evaluate, score, generator, lane, contexts.freeze, watch
         )
 
     # On a CPU random numbers are drawn from one stream: one network at a time.
     size = (n_together or len(seeds)) if device.type == "cuda" else 1
-    groups = [seeds[i : i + size] for i in range(0, len(seeds), size)]
+    everybody = range(len(seeds))
+    groups = [everybody[i : i + size] for i in range(0, len(seeds), size)]
     fitted: list[tuple[TabR, History]] = []
     for number, group in enumerate(groups, 1):
         title = description
         if description is not None and len(groups) > 1:
             title = f"{description} {number} of {len(groups)}"
         built = []
-        with seeded(group[0], device):
-            for seed in group:
-                torch.default_generator.manual_seed(seed)
-                built.append(build(seed, torch.Generator().manual_seed(seed)))
+        with seeded(seeds[group[0]], device):
+            for k in group:
+                torch.default_generator.manual_seed(seeds[k])
+                built.append(build(k, torch.Generator().manual_seed(seeds[k])))
             jobs = [job for _, job in built]
             histories = fit_networks(jobs, len(labels), training, description=title)
         networks = (network for network, _ in built)

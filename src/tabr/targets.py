@@ -9,18 +9,45 @@ from __future__ import annotations
 import datetime
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api import types
 from sklearn.exceptions import DataConversionWarning
 
 from tabr.cells import Cells
 from tabr.config import Task
 from tabr.tables import DataError, to_frame
 
+Outcome = Literal["regression", "classification"]
+
+MAX_CLASSES = 20  # whole numbers with more distinct values are quantities
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+def choose_task(y: pd.Series[Any]) -> tuple[Outcome, str]:
+    """Return the task that a target's values suggest, and what they are."""
+    n_distinct = int(y.nunique())
+    if types.is_bool_dtype(y.dtype):
+        return "classification", "flags"
+    if not types.is_numeric_dtype(y.dtype):
+        if types.is_datetime64_any_dtype(y.dtype):
+            raise DataError(
+                f"a target must be numbers or classes, however {y.name!r} is dates"
+            )
+        if n_distinct > MAX_CLASSES and 2 * n_distinct > len(y):
+            raise DataError(
+                f"{y.name!r} is text with {n_distinct} distinct values in {len(y)} rows"
+                f" (first {str(y.iloc[0])!r}), too many for classes: turn it into"
+                " numbers, or ask for classification"
+            )
+        return "classification", f"{n_distinct} classes"
+    few = n_distinct == 2 or (n_distinct <= MAX_CLASSES and 5 * n_distinct <= len(y))
+    if few and bool((y.dropna() % 1 == 0).all()):
+        return "classification", f"only {n_distinct} different whole numbers"
+    return "regression", f"numbers, {n_distinct} of them different"
 
 
 class NumberTarget:

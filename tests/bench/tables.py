@@ -48,3 +48,14 @@ def write_wine(folder: Path, n: int = 60) -> tuple[pd.DataFrame, pd.DataFrame]:
     frame.to_parquet(folder / "why" / "wine.parquet")
     splits.to_parquet(folder / "why" / "wine.split.parquet")
     return frame, splits
+
+
+def write_own(path: Path, n: int = 120, seed: int = 0) -> pd.DataFrame:
+    """A user's table, with numbers to predict."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {"size": rng.random(n).round(4), "town": rng.choice(["Ulm", "Bonn"], n)}
+    )
+    frame["price"] = (100 * frame["size"] + (frame["town"] == "Ulm")).round(3)
+    frame.to_csv(path, index=False)
+    return frame

@@ -12,10 +12,12 @@ from tabr.bench.__main__ import main
 from tabr.bench.pool import Item, items_of, run_all
 from tabr.bench.protocol import Plan, read, result_path
 from tabr.bench.tasks import select
+from tabr.bench.team import Place
 
 from .tables import TINY, write_churn, write_diamond, write_wine
 
 TRIAL = Plan("tabr-s", "trial", TINY)
+CPU = Place("cpu")
 
 
 def files(out: Path) -> list[Path]:
@@ -52,7 +54,7 @@ def test_work_is_done_once_and_failures_do_not_stop_it(
         Item(diamond, 0, TRIAL),
     ]
 
-    summary = run_all(items, tmp_path, out, device="cpu")
+    summary = run_all(items, tmp_path, out, place=CPU)
     assert (summary.n_done, summary.n_failed, summary.n_left) == (2, 2, 0)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "4 to do, 0 done before"
@@ -69,7 +71,7 @@ def test_work_is_done_once_and_failures_do_not_stop_it(
     assert paths == [result_path(out, churn, seed, TRIAL) for seed in (0, 1)]
 
     times = [path.stat().st_mtime_ns for path in paths]
-    summary = run_all(items[1:3], tmp_path, out, device="cpu")
+    summary = run_all(items[1:3], tmp_path, out, place=CPU)
     assert (summary.n_before, summary.n_done) == (2, 0)
     assert [path.stat().st_mtime_ns for path in paths] == times
 
@@ -84,7 +86,7 @@ def test_budget_ends_what_runs_and_leaves_nothing_half_written(tmp_path: Path):
         items,
         tmp_path,
         tmp_path / "out",
-        device="cpu",
+        place=CPU,
         budget_seconds=4,
     )
     assert time.monotonic() - start < 15
@@ -97,6 +99,7 @@ def test_kill_half_way_leaves_only_whole_files_and_the_rest_can_follow(tmp_path:
     out = tmp_path / "out"
     command = ["run", "--data", str(tmp_path), "--out", str(out), "--device", "cpu"]
     command += ["--tasks", "why/wine", "--seeds", "200", "--params", json.dumps(TINY)]
+    command += ["--workers", "1"]
     process = subprocess.Popen(
         [sys.executable, "-m", "tabr.bench", *command],
         stdout=subprocess.PIPE,

@@ -7,19 +7,21 @@ import pandas as pd
 import pytest
 
 from tabr.bench import protocol
-from tabr.bench.protocol import Plan, read, result_path, run_one, write
+from tabr.bench.protocol import Plan, Predictions, read, result_path, run_one, write
 from tabr.bench.tasks import Part, Parts, load, select
+from tabr.bench.team import Place
 from tabr.metrics import rmse
 
 from .tables import TINY, write_churn, write_diamond, write_wine
 
 TRIAL = Plan("tabr-s", "trial", TINY)
+CPU = Place("cpu")
 CHURN, DIAMOND = select(["churn", "diamond"])
 
 
 def test_result_tells_what_was_run(tmp_path: Path):
     write_churn(tmp_path)
-    result = run_one(CHURN, load(CHURN, tmp_path), 3, "cpu", plan=TRIAL)
+    result, _ = run_one(CHURN, load(CHURN, tmp_path), 3, CPU, plan=TRIAL)
     assert (result.benchmark, result.task, result.split) == ("default", "churn", 0)
     assert result.method == "tabr-s-trial"
     assert result.params == {"batch_size": 256, **TINY}
@@ -29,32 +31,25 @@ def test_result_tells_what_was_run(tmp_path: Path):
     assert set(result.versions) == {"tabr", "torch", "python"}
 
 
-class Known:
-    """A method that predicts by a rule."""
-
-    def __init__(self, classes=None):
-        self.classes = classes
-
-    def predict(self, X):
-        return np.stack([X[name] for name in X], axis=1).squeeze()
-
-
 def test_score_is_in_the_unit_of_the_published_figure():
     y, guess = np.array([100.0, 300.0]), np.array([110.0, 280.0])
-    part = Part(pd.DataFrame({"guess": guess}), y)
-    found = protocol._score(DIAMOND, part, Known())  # type: ignore[arg-type]
-    assert found == pytest.approx(rmse(y, guess) / 3989.40)
-    shares = pd.DataFrame({"no": [0.9, 0.2, 0.1, 0.8], "yes": [0.1, 0.8, 0.9, 0.2]})
-    part = Part(shares, np.array(["no", "yes", "no", "no"]))
-    known = Known(np.array(["no", "yes"]))
-    assert protocol._score(CHURN, part, known) == 0.75  # type: ignore[arg-type]
+    part = Part(pd.DataFrame({"x": y}), y)
+    parts = Parts(part, part, part)
+    val, test = Predictions(y, guess, None).scores(DIAMOND, parts)
+    assert val == 0 and test == pytest.approx(rmse(y, guess) / 3989.40)
+    yes = np.array([0.1, 0.8, 0.9, 0.2])
+    shares = np.stack([1 - yes, yes], axis=1)
+    labels = np.array(["no", "yes", "no", "no"])
+    part = Part(pd.DataFrame({"x": yes}), labels)
+    said = Predictions(shares, shares[:, ::-1], np.array(["no", "yes"]))
+    assert said.scores(CHURN, Parts(part, part, part)) == (0.75, 0.25)
 
 
 def test_test_rows_do_not_influence_the_fit(tmp_path: Path):
     write_diamond(tmp_path)
     parts = load(DIAMOND, tmp_path)
     other = Parts(parts.train, parts.val, Part(parts.test.X, parts.test.y[::-1]))
-    results = [run_one(DIAMOND, p, 0, "cpu", plan=TRIAL) for p in (parts, other)]
+    results = [run_one(DIAMOND, p, 0, CPU, plan=TRIAL)[0] for p in (parts, other)]
     assert results[0].val == results[1].val
     assert results[0].test != results[1].test
 
@@ -69,7 +64,7 @@ def test_changed_parameters_never_count_as_the_default_method(tmp_path: Path):
 
 def test_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write_churn(tmp_path)
-    result = run_one(CHURN, load(CHURN, tmp_path), 0, "cpu", plan=TRIAL)
+    result, _ = run_one(CHURN, load(CHURN, tmp_path), 0, CPU, plan=TRIAL)
     path = tmp_path / "out" / "result.json"
     write(result, path)
     assert read(path) == result
@@ -91,8 +86,10 @@ def test_runs_without_narwhals_and_click(tmp_path: Path):
         "import tabr.bench.__main__\n"
         "from tabr.bench.protocol import Plan, run_one\n"
         "from tabr.bench.tasks import load, select\n"
+        "from tabr.bench.team import Place\n"
         "task = select(['why/wine'])[0]\n"
-        f"run_one(task, load(task, {str(tmp_path)!r}), 0, 'cpu', plan={TRIAL!r})\n"
+        f"parts, place = load(task, {str(tmp_path)!r}), Place('cpu')\n"
+        f"run_one(task, parts, 0, place, plan={TRIAL!r})\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
+
+import pandas as pd
 
 from tabr.bench import comparison, study_report
-from tabr.bench.baselines import METHODS
-from tabr.bench.configs import Config, check_method, extract_configs
+from tabr.bench.configs import extract_configs
 from tabr.bench.plot import plot
-from tabr.bench.pool import items_of, run_all
-from tabr.bench.protocol import Plan
 from tabr.bench.report import (
     PUBLISHED,
     compare,
@@ -24,17 +21,24 @@ from tabr.bench.report import (
     read_runs,
     to_markdown,
 )
+from tabr.bench.running import add_run, add_table, positive, tasks_of
+from tabr.bench.standings import average_ranks_text, standings, to_text
 from tabr.bench.studies import STUDIES, run_study
-from tabr.bench.tasks import BENCHMARKS, data_folder, select
+from tabr.bench.tasks import data_folder
+from tabr.bench.tune_command import add_tune
 from tabr.frames import DataError
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None, prog: str = "python -m tabr.bench"
+) -> int:
     """Run a command; return the exit status: 1 if runs failed, 2 for a mistake."""
-    options = _parser().parse_args(arguments)
+    options = _parser(prog).parse_args(arguments)
     try:
         status: int = options.command(options)
-    except DataError as error:
+    except (DataError, ImportError) as error:
+        if isinstance(error, ImportError) and "pip install" not in str(error):
+            raise
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -42,50 +46,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m tabr.bench", description="Run the paper's experiments again."
+        prog=prog,
+        description="Compare methods on your table, or run the paper's experiments"
+        " again.",
     )
     commands = parser.add_subparsers(required=True)
 
-    run = commands.add_parser("run", help="fit and score; what is done is not repeated")
-    run.set_defaults(command=_run)
-    run.add_argument("--data", help="folder of the tables (default: TABR_DATA)")
-    run.add_argument("--out", type=Path, default=Path("results"))
-    which = run.add_mutually_exclusive_group()
-    which.add_argument("--tasks", help="as in california,why/wine")
-    which.add_argument("--benchmark", choices=[*BENCHMARKS, "all"], default="default")
-    run.add_argument("--seeds", type=_positive, default=15, help="seeds 0, 1, ...")
-    run.add_argument(
-        "--few-seeds", type=_positive, help="seeds of black-friday and covtype"
-    )
-    run.add_argument(
-        "--why-seeds", type=_positive, help="seeds of the second benchmark's splits"
-    )
-    run.add_argument("--workers", type=_positive, default=1, help="processes")
-    run.add_argument("--device", help="cpu or cuda (default: cuda if there is one)")
-    run.add_argument("--budget", type=float, help="seconds, then unfinished runs end")
-    run.add_argument(
-        "--methods",
-        default="tabr-s",
-        help="separated by commas, or all (default: %(default)s)",
-    )
-    run.add_argument(
-        "--config",
-        choices=("default", "tuned"),
-        default="default",
-        help="a method's own parameters, or those that the paper's authors tuned",
-    )
-    run.add_argument(
-        "--params", type=json.loads, help="JSON of parameters; makes the run a trial"
-    )
+    add_run(commands)
+    add_tune(commands)
 
     study = commands.add_parser("study", help="look beyond one score for each table")
     study.set_defaults(command=_study)
     study.add_argument("name", choices=list(STUDIES))
     study.add_argument("--data", help="folder of the tables (default: TABR_DATA)")
     study.add_argument("--out", type=Path, default=Path("results"))
-    study.add_argument("--seeds", type=_positive, default=3, help="seeds 0, 1, ...")
+    study.add_argument("--seeds", type=positive, default=3, help="seeds 0, 1, ...")
     study.add_argument("--tables", help="some of the tables, separated by commas")
     study.add_argument("--device", help="cpu or cuda (default: cuda if there is one)")
     study.add_argument("--params", type=json.loads, help="JSON of parameters: a trial")
@@ -95,8 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     studies.add_argument("--out", type=Path, default=Path("results"))
     studies.add_argument("--write", type=Path, default=Path("docs/studies.md"))
 
-    table = commands.add_parser("table", help="compare with the published figures")
+    table = commands.add_parser(
+        "table", help="show how methods stand, or compare with the published figures"
+    )
     table.set_defaults(command=_table)
+    add_table(table)
     table.add_argument("--out", type=Path, default=Path("results"))
     table.add_argument("--write", type=Path, help="Markdown file (default: print it)")
     table.add_argument("--csv", type=Path, help="the same as CSV, all digits")
@@ -117,42 +97,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, however: {value}")
-    return value
-
-
-def _run(options: argparse.Namespace) -> int:
-    labels = options.tasks.split(",") if options.tasks else None
-    tasks = select(labels, options.benchmark)
-    folder = data_folder(options.data)
-    names = list(METHODS) if options.methods == "all" else options.methods.split(",")
-    config: Config = "trial" if options.params else options.config
-    plans = [Plan(name, config, options.params) for name in names]
-    for plan in plans:
-        check_method(plan.method)
-    items = items_of(tasks, options.seeds, options.few_seeds, options.why_seeds, plans)
-    idle = [p.method for p in plans if all(item.plan != p for item in items)]
-    if idle and options.methods != "all":
-        raise DataError(
-            f"a method must have something to run, however {', '.join(idle)} cannot"
-            f" predict these tasks, or has no {config} parameters for them: choose"
-            " other --tasks or --config default"
-        )
-    signal.signal(signal.SIGTERM, _leave)  # so that the workers are ended too
-    summary = run_all(
-        items,
-        folder,
-        options.out,
-        workers=options.workers,
-        device=options.device,
-        budget_seconds=options.budget,
-    )
-    return 1 if summary.n_failed else 0
-
-
 def _study(options: argparse.Namespace) -> int:
     params = {"device": options.device, **(options.params or {})}
     folder, seeds = data_folder(options.data), range(options.seeds)
@@ -170,11 +114,9 @@ def _studies(options: argparse.Namespace) -> int:
     return 0
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)
-
-
 def _table(options: argparse.Namespace) -> int:
+    if options.tasks or options.table is not None:
+        return _standings(options)
     runs = read_runs(options.out)
     table = compare(runs, read_published(options.out))
     text = to_markdown(table, runs)
@@ -188,6 +130,21 @@ def _table(options: argparse.Namespace) -> int:
         options.write.write_text(text, "utf-8")
     else:
         print(text, end="")
+    return 0
+
+
+def _standings(options: argparse.Namespace) -> int:
+    first_splits = {task.label: task for task in reversed(tasks_of(options))}
+    tables = []
+    for task in reversed(first_splits.values()):
+        tables.append((task, standings(options.out, task)))
+        print(to_text(tables[-1][1], task) + "\n")
+    if len(tables) > 1:
+        print(average_ranks_text(tables))
+    if options.csv:
+        options.csv.parent.mkdir(parents=True, exist_ok=True)
+        parts = [table.assign(task=task.label) for task, table in tables]
+        pd.concat(parts).to_csv(options.csv, index=False, lineterminator="\n")
     return 0
 
 

@@ -13,8 +13,9 @@ from tabr.bench.tasks import DEFAULT, Task
 from tabr.frames import DataError
 
 # "default": the constructor's; "tuned": those that the paper's authors found and
-# published; "trial": any others, kept apart and never reported.
-Config = Literal["default", "tuned", "trial"]
+# published; "retuned": those that `tune` found here; "trial": any others, kept apart
+# and never reported.
+Config = Literal["default", "tuned", "retuned", "trial"]
 CONFIGS: tuple[Config, ...] = get_args(Config)
 _FILE = Path(__file__).with_name("configs.json")
 

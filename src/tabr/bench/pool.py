@@ -1,37 +1,30 @@
-"""Many runs at once: processes on this machine that share out the work."""
+"""Many runs: what is to do, done by a team, each result kept as soon as it is there."""
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from multiprocessing.connection import Connection, wait
+from functools import partial
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from tabr.bench.baselines import METHODS
 from tabr.bench.configs import has_tuned
 from tabr.bench.protocol import (
     DEFAULT_PLAN,
     Plan,
+    Predictions,
     Result,
     result_path,
     run_one,
     write,
+    write_predictions,
 )
-from tabr.bench.tasks import Parts, Task, check_files, load
+from tabr.bench.tasks import Parts, Task, check_files
+from tabr.bench.team import Failure, Place, ProcessTeam, Team, countdown
 
 FEW_SEEDS = ("black-friday", "covtype")  # the long ones, by label
-_KEPT_TABLES = 2  # split tables that a process keeps
-_PATIENCE = 5.0  # seconds that a process may take to end
 
 
 @dataclass(frozen=True)
@@ -41,10 +34,32 @@ class Item:
     task: Task
     seed: int
     plan: Plan = DEFAULT_PLAN
+    keeps_predictions: bool = False
 
     def __str__(self) -> str:
         about = f"{self.task.label} split {self.task.split} seed {self.seed}"
         return about if self.plan == DEFAULT_PLAN else f"{self.plan.name} {about}"
+
+    def do(self, parts: Parts, place: Place) -> tuple[Result, Predictions | None]:
+        """Fit and score."""
+        result, said = run_one(self.task, parts, self.seed, place, plan=self.plan)
+        return result, said if self.keeps_predictions else None
+
+    def path(self, out: Path) -> Path:
+        """Return where its result is kept."""
+        return result_path(out, self.task, self.seed, self.plan)
+
+    def is_done(self, out: Path) -> bool:
+        """Tell whether all that is asked for is there."""
+        path = self.path(out)
+        whole = path.with_suffix(".npz").is_file() or not self.keeps_predictions
+        return whole and path.is_file()
+
+    def keep(self, out: Path, result: Result, said: Predictions | None) -> None:
+        """Write what `do` returned; the result last, as it tells that all is there."""
+        if said is not None:
+            write_predictions(said, self.path(out))
+        write(result, self.path(out))
 
 
 @dataclass
@@ -63,6 +78,8 @@ def items_of(
     n_few_seeds: int | None = None,
     n_why_seeds: int | None = None,
     plans: Sequence[Plan] = (DEFAULT_PLAN,),
+    *,
+    keep_predictions: bool = False,
 ) -> list[Item]:
     """Return the runs of tasks.
 
@@ -75,6 +92,7 @@ def items_of(
         n_few_seeds: Runs of the longest ones, if fewer.
         n_why_seeds: Runs of each split of the second benchmark, if others.
         plans: What to run.
+        keep_predictions: Whether each run leaves its predictions too.
     """
     items = []
     for task in tasks:
@@ -88,17 +106,17 @@ def items_of(
                 continue
             if plan.config == "tuned" and not has_tuned(task, plan.method):
                 continue
-            items += [Item(task, seed, plan) for seed in range(n)]
+            items += [Item(task, seed, plan, keep_predictions) for seed in range(n)]
     return items
 
 
 def run_all(
     items: Sequence[Item],
-    folder: Path,
+    folder: Path | None,
     out: Path,
     *,
-    workers: int = 1,
-    device: str | None = None,
+    place: Place | None = None,
+    team: Callable[[int], Team] | None = None,
     budget_seconds: float | None = None,
 ) -> Summary:
     """Do all items that are not done yet, the longest first, and report progress.
@@ -109,136 +127,36 @@ def run_all(
         items: What to do.
         folder: Where the tables are.
         out: Where results go.
-        workers: Processes.
-        device: Where they compute; None is a GPU if there is one.
+        place: Where to compute, with how many workers.
+        team: Makes a team of so many workers; by default processes on this machine.
         budget_seconds: When to end what still runs; None waits for all.
     """
-    todo = [i for i in items if not _path(out, i).is_file()]
+    place = place or Place()
+    todo = [item for item in items if not item.is_done(out)]
     todo.sort(key=lambda item: -item.task.cost)  # stable: seeds of a task stay together
     check_files((item.task for item in todo), folder)
     progress = _Progress(todo, n_before=len(items) - len(todo))
     waiting = deque(todo)
-    start = time.monotonic()
-
-    def remaining() -> float | None:
-        if budget_seconds is None:
-            return None
-        return max(0.0, start + budget_seconds - time.monotonic())
-
-    n_workers = min(workers, len(waiting))
-    settings = (folder, device, n_workers)
-    team = [_Worker(settings) for _ in range(n_workers)]
-    try:
-        for worker in team:
-            worker.give(waiting.popleft())
-        while busy := {worker.pipe: worker for worker in team if worker.item}:
-            ready = wait(list(busy), timeout=remaining())
-            if not ready:
+    start, remaining = time.monotonic(), countdown(budget_seconds)
+    n_workers = min(place.workers, len(waiting))
+    if team is None:
+        team = partial(ProcessTeam, folder=folder, place=place)
+    if n_workers == 0:
+        return progress.close(0.0)
+    with team(n_workers) as workers:
+        while waiting or workers.n_busy:
+            while waiting and workers.n_idle and remaining() != 0:
+                workers.give(waiting.popleft())
+            ended = workers.ended(remaining())
+            if not ended:
                 break
-            for pipe in ready:
-                assert isinstance(pipe, Connection)
-                worker = busy[pipe]
-                item, answer = worker.answer()
-                if isinstance(answer, Result):
-                    write(answer, _path(out, item))
+            for item, answer in ended:
+                assert isinstance(item, Item)
+                if not isinstance(answer, Failure):
+                    item.keep(out, *answer)
+                    answer = answer[0]
                 progress.report(item, answer)
-                if not waiting or remaining() == 0:
-                    continue
-                if isinstance(answer, str):  # a broken GPU context would break the next
-                    worker.end()
-                    worker.join()
-                    team[team.index(worker)] = worker = _Worker(settings)
-                worker.give(waiting.popleft())
-    finally:
-        for worker in team:
-            worker.end()
-        for worker in team:
-            worker.join()
     return progress.close(time.monotonic() - start)
-
-
-def _path(out: Path, item: Item) -> Path:
-    return result_path(out, item.task, item.seed, item.plan)
-
-
-class _Worker:
-    """A process that does one item at a time, seen from outside."""
-
-    def __init__(self, settings: tuple[Any, ...]) -> None:
-        context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(
-            target=_work, args=(theirs, *settings), daemon=True
-        )
-        self.process.start()
-        theirs.close()
-        self.item: Item | None = None
-
-    def give(self, item: Item) -> None:
-        """Start an item."""
-        self.item = item
-        with suppress(BrokenPipeError):  # it has died; `answer` will tell
-            self.pipe.send(item)
-
-    def answer(self) -> tuple[Item, Result | str]:
-        """Return the item that has ended, and its result or what went wrong."""
-        item, self.item = self.item, None
-        assert item is not None
-        answer: Result | str
-        try:
-            answer = self.pipe.recv()
-        except (EOFError, ConnectionResetError):
-            self.process.join()
-            answer = f"the process ended with status {self.process.exitcode}"
-        return item, answer
-
-    def end(self) -> None:
-        """Tell the process to end, at once if it is busy; do not wait."""
-        if self.item is not None:
-            self.process.terminate()
-        self.pipe.close()
-
-    def join(self) -> None:
-        """Wait for the end, and no longer than a moment."""
-        self.process.join(_PATIENCE)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-
-
-def _work(
-    pipe: Connection[Any, Any],
-    folder: Path,
-    device: str | None,
-    workers: int,
-) -> None:
-    """Do items as they come, until nobody is there to give them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a fit would stop early and count
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    if workers > 1:
-        torch.set_num_threads(1)
-
-    @lru_cache(maxsize=_KEPT_TABLES)
-    def loaded(task: Task) -> Parts:
-        return load(task, folder)
-
-    while True:
-        try:
-            item = pipe.recv()
-        except EOFError:
-            return
-        answer: Result | str
-        try:
-            parts = loaded(item.task)
-            answer = run_one(
-                item.task, parts, item.seed, device, plan=item.plan, workers=workers
-            )
-        except Exception as error:  # the other items can still be done
-            answer = " ".join(f"{type(error).__name__}: {error}".split())
-        try:
-            pipe.send(answer)
-        except BrokenPipeError:
-            return
 
 
 @dataclass
@@ -254,7 +172,7 @@ class _Progress:
         self.total = self.todo = sum(item.task.cost for item in self.left)
         _say(f"{len(self.left)} to do, {self.n_before} done before")
 
-    def report(self, item: Item, answer: Result | str) -> None:
+    def report(self, item: Item, answer: Result | Failure) -> None:
         """Take note of an item that has ended."""
         self.summary.n_left -= 1
         self.todo -= item.task.cost
@@ -262,9 +180,9 @@ class _Progress:
         left = f"{self.summary.n_left} left"
         if self.summary.n_left:
             left += f", about {pace * self.todo:.0f} s at this pace"
-        if isinstance(answer, str):
+        if isinstance(answer, Failure):
             self.summary.n_failed += 1
-            _say(f"{item}: FAILED, {answer}; {left}")
+            _say(f"{item}: FAILED, {answer.reason}; {left}")
             return
         self.summary.n_done += 1
         known = answer.best_epoch is not None

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tabr import __version__
-from tabr.bench.baselines import METHODS, Method, Setting
+from tabr.bench.baselines import METHODS, Setting
 from tabr.bench.configs import Config, parameters
-from tabr.bench.tasks import Part, Parts, Task
+from tabr.bench.tasks import Parts, Task
+from tabr.bench.team import Place
 from tabr.devices import device_name
 from tabr.metrics import rmse
 
@@ -63,6 +66,7 @@ class Result:
         hardware: Where it ran.
         workers: Runs that shared the hardware.
         versions: Of tabr, torch and python.
+        threads: Threads of the run; None is all cores.
     """
 
     benchmark: str
@@ -79,34 +83,62 @@ class Result:
     hardware: str
     workers: int
     versions: dict[str, str]
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a method said of the rows that decide: values, or probabilities.
+
+    Attributes:
+        val: Of the validation rows, (n,) or (n, classes).
+        test: Of the test rows, likewise.
+        classes: Labels of the columns; None for values.
+    """
+
+    val: NDArray[np.float64]
+    test: NDArray[np.float64]
+    classes: NDArray[Any] | None
+
+    def scores(self, task: Task, parts: Parts) -> tuple[float, float]:
+        """Return the scores of the validation and the test rows, in published units."""
+        pairs = ((parts.val, self.val), (parts.test, self.test))
+        val, test = (self._score(task, part.y, answer) for part, answer in pairs)
+        return val, test
+
+    def _score(self, task: Task, y: NDArray[Any], answer: NDArray[np.float64]) -> float:
+        if self.classes is None:
+            return rmse(y, answer) / task.scale
+        return float(np.mean(self.classes[answer.argmax(1)] == y))
 
 
 def run_one(
     task: Task,
     parts: Parts,
     seed: int,
-    device: str | None = None,
+    place: Place,
     *,
     plan: Plan = DEFAULT_PLAN,
-    workers: int = 1,
-) -> Result:
+    on_epoch: Callable[[int, float], None] | None = None,
+) -> tuple[Result, Predictions]:
     """Fit one model and score it.
 
     Args:
         task: What is predicted and how it was run in the paper.
         parts: The rows.
         seed: Seed of the model.
-        device: Where to compute; None is a GPU if there is one.
+        place: Where to compute, beside how many others.
         plan: What to fit.
-        workers: Runs that share the hardware, for the record.
+        on_epoch: Told by networks after each epoch its number and validation score.
     """
     params = parameters(task, plan.method, plan.config, plan.trial)
     setting = Setting(
         outcome=task.kind,
         column_kinds=task.column_kinds(parts.train.X),
         normalized=task.normalization != "none",
-        device=device,
-        n_threads=1 if workers > 1 else None,
+        device=place.device,
+        n_threads=place.threads,
+        on_epoch=on_epoch,
     )
     method = METHODS[plan.method].make(setting, seed, **params)
     if method.device.type == "cuda":
@@ -114,26 +146,32 @@ def run_one(
     start = time.perf_counter()
     method.fit(parts.train, parts.val)
     seconds = time.perf_counter() - start
-    return Result(
+    said = Predictions(
+        method.predict(parts.val.X), method.predict(parts.test.X), method.classes
+    )
+    val, test = said.scores(task, parts)
+    result = Result(
         benchmark=task.benchmark,
         task=task.name,
         method=plan.name,
         split=task.split,
         seed=seed,
         params=params,
-        test=_score(task, parts.test, method),
-        val=_score(task, parts.val, method),
+        test=test,
+        val=val,
         seconds=round(seconds, 3),
         best_epoch=method.best_epoch,
         n_parameters=method.n_parameters,
         hardware=device_name(method.device),
-        workers=workers,
+        workers=place.workers,
+        threads=place.threads,
         versions={
             "tabr": __version__,
             "torch": torch.__version__,
             "python": platform.python_version(),
         },
     )
+    return result, said
 
 
 def result_path(out: Path, task: Task, seed: int, plan: Plan = DEFAULT_PLAN) -> Path:
@@ -144,14 +182,8 @@ def result_path(out: Path, task: Task, seed: int, plan: Plan = DEFAULT_PLAN) -> 
 
 def write(result: Result, path: Path) -> None:
     """Write a result, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(dataclasses.asdict(result), indent=1, allow_nan=False)
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        draft.write_text(text + "\n", "utf-8")
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(path, (text + "\n").encode())
 
 
 def read(path: Path) -> Result:
@@ -159,8 +191,29 @@ def read(path: Path) -> Result:
     return Result(**json.loads(path.read_text("utf-8")))
 
 
-def _score(task: Task, part: Part, method: Method) -> float:
-    prediction = method.predict(part.X)
-    if method.classes is None:
-        return rmse(part.y, prediction) / task.scale
-    return float(np.mean(method.classes[prediction.argmax(1)] == part.y))
+def write_predictions(said: Predictions, path: Path) -> None:
+    """Write predictions beside the result at path, whole or not at all."""
+    arrays = {"val": said.val, "test": said.test}
+    if said.classes is not None:
+        labels = said.classes
+        arrays["classes"] = labels.astype(str) if labels.dtype == object else labels
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **arrays)
+    write_whole(path.with_suffix(".npz"), content.getvalue())
+
+
+def read_predictions(path: Path) -> Predictions:
+    """Read what `write_predictions` wrote beside the result at path."""
+    with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
+        return Predictions(arrays["val"], arrays["test"], arrays.get("classes"))
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file, or leave all as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(f"{path.suffix}.{os.getpid()}.tmp")
+    try:
+        draft.write_bytes(content)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tabr.files import read_table
 from tabr.frames import DataError, Kind
 from tabr.samples import places_in_proportion
 
@@ -20,12 +21,22 @@ BENCHMARKS = ("default", "why")
 
 
 @dataclass(frozen=True)
+class OwnTable:
+    """A user's table: its file, the column to predict, columns that do not count."""
+
+    path: str
+    target: str
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Task:
     """A table with a fixed split, and what the paper's runs chose for it.
 
     Attributes:
         name: Name of the table.
-        benchmark: "default", or "why" for the second benchmark (Grinsztajn et al.).
+        benchmark: "default", "why" for the second benchmark (Grinsztajn et al.), or
+            "own" for a user's table.
         kind: What is predicted.
         published: Name of the set in the published results.
         batch_size: Rows of a training step.
@@ -37,10 +48,11 @@ class Task:
         binary_text: Text columns of two levels that count as binary. All other text
             is categorical, even with two levels, as in the paper's copies.
         comparable: Whether the table is the paper's, so that figures can be compared.
+        own: Where a user's table is.
     """
 
     name: str
-    benchmark: Literal["default", "why"]
+    benchmark: Literal["default", "why", "own"]
     kind: Literal["regression", "classification"]
     published: str
     batch_size: int
@@ -51,6 +63,7 @@ class Task:
     scale: float = 1.0
     binary_text: tuple[str, ...] = ()
     comparable: bool = True
+    own: OwnTable | None = None
 
     @property
     def metric(self) -> Literal["rmse", "accuracy"]:
@@ -60,7 +73,8 @@ class Task:
     @property
     def label(self) -> str:
         """The name on the command line: `adult`, `why/wine`."""
-        return self.name if self.benchmark == "default" else f"why/{self.name}"
+        own_name = self.benchmark == "default"
+        return self.name if own_name else f"{self.benchmark}/{self.name}"
 
     def column_kinds(self, frame: pd.DataFrame) -> dict[str, Kind]:
         """Return the kinds of columns that would otherwise be guessed wrongly."""
@@ -195,9 +209,13 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     return Path(chosen)
 
 
-def check_files(tasks: Iterable[Task], folder: Path) -> None:
+def check_files(tasks: Iterable[Task], folder: Path | None) -> None:
     """Refuse, in one sentence, a folder that lacks tables or splits of the tasks."""
-    needed = dict.fromkeys(path for task in tasks for path in _files(task, folder))
+    ours = [task for task in tasks if task.own is None]
+    if not ours:
+        return
+    folder = data_folder(folder)
+    needed = dict.fromkeys(path for task in ours for path in _files(task, folder))
     absent = [str(path.relative_to(folder)) for path in needed if not path.is_file()]
     if absent:
         raise DataError(
@@ -220,6 +238,8 @@ def load(task: Task, folder: str | os.PathLike[str] | None = None) -> Parts:
         task: Which table and split.
         folder: Where the tables are; None asks the environment variable TABR_DATA.
     """
+    if task.own is not None:
+        return _load_own(task, task.own)
     path = data_folder(folder)
     check_files([task], path)
     table, *split = _files(task, path)
@@ -235,6 +255,21 @@ def load(task: Task, folder: str | os.PathLike[str] | None = None) -> Parts:
             f"a split must tell the part of each row, however {split[0].name} has"
             f" {len(parts)} rows and the table {len(frame)}: take files of one version"
         )
+
+    return _cut(frame, y, parts)
+
+
+def _load_own(task: Task, own: OwnTable) -> Parts:
+    """Read a user's table; rows without a label cannot be scored and are left out."""
+    frame = read_table(Path(own.path)).drop(columns=list(own.ignored))
+    frame = frame[frame[own.target].notna()]
+    y = frame.pop(own.target).to_numpy()
+    is_class = task.kind == "classification"
+    return _cut(frame, y, own_split(y, stratified=is_class, seed=task.split))
+
+
+def _cut(frame: pd.DataFrame, y: NDArray[Any], parts: NDArray[Any]) -> Parts:
+    """Return the rows of each part."""
 
     def part(name: str) -> Part:
         mask = parts == name

@@ -16,6 +16,7 @@ import click
 
 from tabr import __version__
 from tabr.cli.audit import audit
+from tabr.cli.bench import bench, tune
 from tabr.cli.files import (
     check_output,
     features,
@@ -69,6 +70,8 @@ main.add_command(audit)
 main.add_command(add)
 main.add_command(remove)
 main.add_command(report)
+main.add_command(bench)
+main.add_command(tune)
 
 
 @main.command()

@@ -41,7 +41,6 @@ OPTIONS = {
     "ignore": "--drop",
     "verbose": "--quiet",
 }
-MAX_CLASSES = 20  # whole numbers with more distinct values are quantities
 
 
 @click.command()
@@ -152,6 +151,8 @@ def fit(
         check_column(frame, name, table)
     note = (lambda text: None) if quiet else say
     if task == "auto":
+        from tabr.targets import choose_task
+
         task, reason = choose_task(frame[target])
         other = {"regression": "classification"}.get(task, "regression")
         note(f"{target!r} holds {reason}: {task} (if not, --task {other})")
@@ -255,31 +256,6 @@ def _weights(column: pd.Series[Any]) -> Any:
     if not is_numeric_dtype(column.dtype):
         raise Mistake(f"weights must be numbers, however {column.name!r} holds others")
     return column.to_numpy(float, na_value=float("nan"))
-
-
-def choose_task(y: pd.Series[Any]) -> tuple[str, str]:
-    """Return the task that a target's values suggest, and what they are."""
-    from pandas.api import types
-
-    n_distinct = int(y.nunique())
-    if types.is_bool_dtype(y.dtype):
-        return "classification", "flags"
-    if not types.is_numeric_dtype(y.dtype):
-        if types.is_datetime64_any_dtype(y.dtype):
-            raise Mistake(
-                f"a target must be numbers or classes, however {y.name!r} is dates"
-            )
-        if n_distinct > MAX_CLASSES and 2 * n_distinct > len(y):
-            raise Mistake(
-                f"{y.name!r} is text with {n_distinct} distinct values in {len(y)} rows"
-                f" (first {str(y.iloc[0])!r}), too many for classes: turn it into"
-                " numbers, or insist by --task classification"
-            )
-        return "classification", f"{n_distinct} classes"
-    few = n_distinct == 2 or (n_distinct <= MAX_CLASSES and 5 * n_distinct <= len(y))
-    if few and bool((y.dropna() % 1 == 0).all()):
-        return "classification", f"only {n_distinct} different whole numbers"
-    return "regression", f"numbers, {n_distinct} of them different"
 
 
 def _params(pairs: Iterable[str], estimator: type) -> dict[str, Any]:

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from tabr.bench.baselines.anp_network import N_HEADS, Memory, Network
-from tabr.bench.baselines.base import Encoded, Outcome, Setting, Trial
+from tabr.bench.baselines.base import Encoded, Setting, Trial
 from tabr.bench.baselines.neural import (
     NeuralMethod,
     Schema,
@@ -40,6 +40,7 @@ from tabr.bench.baselines.neural import (
 from tabr.config import TrainingConfig
 from tabr.metrics import Score
 from tabr.rows import Rows
+from tabr.targets import Outcome
 from tabr.training import Stepper
 
 FEWEST, MOST = 10, 500  # rows of a task in training

@@ -8,9 +8,9 @@ method's family, so that two methods cannot differ by accident; a method sees ar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,9 @@ from tabr.config import EmbeddingKind, Task
 from tabr.devices import choose_device
 from tabr.frames import Arrays, DataError, Kind, Normalization, Preprocessor
 from tabr.metrics import Score, make_score
-from tabr.targets import ClassTarget, NumberTarget
+from tabr.targets import ClassTarget, NumberTarget, Outcome
 
 Floats = NDArray[np.floating[Any]]
-Outcome = Literal["regression", "classification"]
 EVERY: tuple[Outcome, ...] = ("regression", "classification")
 
 
@@ -64,6 +63,8 @@ class Setting:
         normalized: Whether methods that scale numbers may do so for this table.
         device: Where to compute; None is a GPU if there is one.
         n_threads: Threads of libraries that have their own; None is all cores.
+        on_epoch: Called by networks after each epoch with its number and validation
+            score, larger is better; what it raises ends the fit.
     """
 
     outcome: Outcome
@@ -71,6 +72,7 @@ class Setting:
     normalized: bool = True
     device: str | None = None
     n_threads: int | None = None
+    on_epoch: Callable[[int, float], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ class Method(ABC):
         outcomes: What it can predict.
         has_batches: Whether it takes a `batch_size`, which the paper fixes by table.
         needs_no_tuning: Whether the paper tuned nothing, or `fit` chooses by itself.
+        libraries: Optional libraries that it needs.
+        extra: The extra of tabr that installs them.
         device: Where it computes.
         best_epoch: The epoch (or number of trees) that was kept, where there is one.
     """
@@ -115,6 +119,8 @@ class Method(ABC):
     outcomes: ClassVar[tuple[Outcome, ...]] = EVERY
     has_batches: ClassVar[bool] = False
     needs_no_tuning: ClassVar[bool] = False
+    libraries: ClassVar[tuple[str, ...]] = ()
+    extra: ClassVar[str] = ""
 
     def __init__(self, setting: Setting, seed: int) -> None:
         """Refuse a kind of target that the method has no loss for."""

@@ -35,6 +35,8 @@ from tabr.optional import require
 class CatBoost(Boosting):
     """Gradient boosted trees of CatBoost; the defaults, and None, are the library's."""
 
+    extra, libraries = "boost", ("catboost",)
+
     def __init__(
         self,
         setting: Setting,

@@ -25,11 +25,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from tabr.bench.baselines.base import Encoded, Outcome, Setting, Trial, zero_or
+from tabr.bench.baselines.base import Encoded, Setting, Trial, zero_or
 from tabr.bench.baselines.dkl_network import Kernel, Network, Posterior
 from tabr.bench.baselines.neural import NeuralMethod, Schema
 from tabr.metrics import Score
 from tabr.rows import Rows
+from tabr.targets import Outcome
 
 
 class DKL(NeuralMethod):

@@ -28,7 +28,6 @@ from tabr.bench.baselines.base import (
     ArrayMethod,
     Encoded,
     Floats,
-    Outcome,
     Setting,
     Trial,
     one_hot,
@@ -42,6 +41,7 @@ from tabr.bench.baselines.dnnr_scaling import (
 )
 from tabr.frames import Arrays
 from tabr.metrics import Score
+from tabr.targets import Outcome
 
 MOST = 128  # neighbours that are tried
 EPOCHS = 10  # of training a scale

@@ -32,6 +32,8 @@ LOSSES: dict[Task, tuple[str, list[str]]] = {
 class LightGBM(Boosting):
     """Gradient boosted trees of LightGBM; the defaults are the library's."""
 
+    extra, libraries = "boost", ("lightgbm",)
+
     def __init__(
         self,
         setting: Setting,

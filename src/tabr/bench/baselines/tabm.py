@@ -114,6 +114,8 @@ class TabM(NeuralMethod):
 
     starts: Tensor  # (k,), how far members are ahead of the batch
 
+    extra, libraries = "baselines", ("tabm", "rtdl_num_embeddings")
+
     def __init__(
         self,
         setting: Setting,

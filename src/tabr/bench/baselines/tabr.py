@@ -19,6 +19,7 @@ from tabr.bench.baselines.base import (
 from tabr.bench.baselines.neural import published_embedding, published_training
 from tabr.bench.tasks import Part
 from tabr.config import EmbeddingConfig, EmbeddingKind
+from tabr.training import History
 
 
 class TabRMethod(Method):
@@ -89,7 +90,14 @@ class TabRMethod(Method):
 
     def fit(self, train: Part, val: Part) -> Self:
         """Fit the estimator, which prepares tables by itself."""
-        self.estimator.fit(train.X, train.y, eval_set=(val.X, val.y))
+        on_epoch = self.setting.on_epoch
+
+        def watch(member: int, history: History) -> None:
+            if on_epoch is not None:
+                on_epoch(len(history.score) - 1, history.score[-1])
+
+        eval_set = val.X, val.y
+        self.estimator.fit(train.X, train.y, eval_set=eval_set, on_epoch=watch)
         self.best_epoch = self.estimator.best_epoch_[0]
         return self
 

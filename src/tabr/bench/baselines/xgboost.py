@@ -32,6 +32,8 @@ LOSSES: dict[Task, tuple[str, str]] = {
 class XGBoost(Boosting):
     """Gradient boosted trees of XGBoost; the defaults are the library's."""
 
+    extra, libraries = "boost", ("xgboost",)
+
     def __init__(
         self,
         setting: Setting,

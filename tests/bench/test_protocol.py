@@ -42,12 +42,12 @@ class Known:
 def test_score_is_in_the_unit_of_the_published_figure():
     y, guess = np.array([100.0, 300.0]), np.array([110.0, 280.0])
     part = Part(pd.DataFrame({"guess": guess}), y)
-    found = protocol._score(DIAMOND, part, Known())  # type: ignore[arg-type]
+    found = protocol.score_of(DIAMOND, part, Known())  # type: ignore[arg-type]
     assert found == pytest.approx(rmse(y, guess) / 3989.40)
     shares = pd.DataFrame({"no": [0.9, 0.2, 0.1, 0.8], "yes": [0.1, 0.8, 0.9, 0.2]})
     part = Part(shares, np.array(["no", "yes", "no", "no"]))
     known = Known(np.array(["no", "yes"]))
-    assert protocol._score(CHURN, part, known) == 0.75  # type: ignore[arg-type]
+    assert protocol.score_of(CHURN, part, known) == 0.75  # type: ignore[arg-type]
 
 
 def test_test_rows_do_not_influence_the_fit(tmp_path: Path):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from tabr import __version__
@@ -101,13 +102,8 @@ def run_one(
         workers: Runs that share the hardware, for the record.
     """
     params = parameters(task, plan.method, plan.config, plan.trial)
-    setting = Setting(
-        outcome=task.kind,
-        column_kinds=task.column_kinds(parts.train.X),
-        normalized=task.normalization != "none",
-        device=device,
-        n_threads=1 if workers > 1 else None,
-    )
+    n_threads = 1 if workers > 1 else None
+    setting = setting_of(task, parts.train.X, device, n_threads)
     method = METHODS[plan.method].make(setting, seed, **params)
     if method.device.type == "cuda":
         torch.zeros(1, device=method.device)  # starts the GPU before the clock
@@ -121,8 +117,8 @@ def run_one(
         split=task.split,
         seed=seed,
         params=params,
-        test=_score(task, parts.test, method),
-        val=_score(task, parts.val, method),
+        test=score_of(task, parts.test, method),
+        val=score_of(task, parts.val, method),
         seconds=round(seconds, 3),
         best_epoch=method.best_epoch,
         n_parameters=method.n_parameters,
@@ -159,7 +155,24 @@ def read(path: Path) -> Result:
     return Result(**json.loads(path.read_text("utf-8")))
 
 
-def _score(task: Task, part: Part, method: Method) -> float:
+def setting_of(
+    task: Task,
+    X: pd.DataFrame,
+    device: str | None = None,
+    n_threads: int | None = None,
+) -> Setting:
+    """Return what a task, with training rows X, and a machine decide for a method."""
+    return Setting(
+        outcome=task.kind,
+        column_kinds=task.column_kinds(X),
+        normalized=task.normalization != "none",
+        device=device,
+        n_threads=n_threads,
+    )
+
+
+def score_of(task: Task, part: Part, method: Method) -> float:
+    """Return the score of a part, in the unit of the published figure."""
     prediction = method.predict(part.X)
     if method.classes is None:
         return rmse(part.y, prediction) / task.scale

@@ -59,3 +59,31 @@ def write_own(path: Path, n: int = 120, seed: int = 0) -> pd.DataFrame:
     frame["price"] = (100 * frame["size"] + (frame["town"] == "Ulm")).round(3)
     frame.to_csv(path, index=False)
     return frame
+
+
+def timed(column: str, n: int = 60, classes: bool = False) -> pd.DataFrame:
+    """A table whose labels follow time, in no order."""
+    rng = np.random.default_rng(0)
+    when = rng.permutation(n)
+    target = when + rng.normal(size=n)
+    return pd.DataFrame({
+        column: pd.Timestamp("2020-01-01") + pd.to_timedelta(when, unit="D")
+        if column != "time_index" else when,
+        "a": rng.normal(size=n),
+        "target": (target > n / 2).astype(int) if classes else target,
+    })  # fmt: skip
+
+
+def write_california(folder: Path, n: int = 100) -> pd.DataFrame:
+    """A regression task with places and a split file."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({
+        "Latitude": rng.uniform(36, 36.3, n),
+        "Longitude": rng.uniform(-120, -119.7, n),
+    })  # fmt: skip
+    frame["target"] = frame["Latitude"] + rng.normal(size=n) / 10
+    folder.mkdir(parents=True, exist_ok=True)
+    frame.to_parquet(folder / "california.parquet")
+    parts = pd.DataFrame({"part": np.resize(["train", "train", "val", "test"], n)})
+    parts.to_parquet(folder / "california.split.parquet")
+    return frame

@@ -107,10 +107,7 @@ def _study(options: argparse.Namespace) -> int:
 
 
 def _studies(options: argparse.Namespace) -> int:
-    options.write.parent.mkdir(parents=True, exist_ok=True)
-    options.write.write_text(study_report.to_markdown(options.out), "utf-8")
-    picture = options.write.with_suffix(".svg")
-    study_report.plot_new_candidates(options.out, picture)
+    study_report.write_page(options.out, options.write)
     return 0
 
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
 from tabr import __version__
-from tabr.bench.baselines import METHODS, Setting
+from tabr.bench.baselines import METHODS, Method, Setting
 from tabr.bench.configs import Config, parameters
-from tabr.bench.tasks import Parts, Task
+from tabr.bench.tasks import Part, Parts, Task
 from tabr.bench.team import Place
 from tabr.devices import device_name
 from tabr.metrics import rmse
@@ -102,14 +103,42 @@ class Predictions:
 
     def scores(self, task: Task, parts: Parts) -> tuple[float, float]:
         """Return the scores of the validation and the test rows, in published units."""
-        pairs = ((parts.val, self.val), (parts.test, self.test))
-        val, test = (self._score(task, part.y, answer) for part, answer in pairs)
-        return val, test
+        val = score(task, parts.val.y, self.val, self.classes)
+        return val, score(task, parts.test.y, self.test, self.classes)
 
-    def _score(self, task: Task, y: NDArray[Any], answer: NDArray[np.float64]) -> float:
-        if self.classes is None:
-            return rmse(y, answer) / task.scale
-        return float(np.mean(self.classes[answer.argmax(1)] == y))
+
+def score(
+    task: Task,
+    y: NDArray[Any],
+    said: NDArray[np.float64],
+    classes: NDArray[Any] | None,
+) -> float:
+    """Return the score of values or probabilities, in the unit of the published one."""
+    if classes is None:
+        return rmse(y, said) / task.scale
+    return float(np.mean(classes[said.argmax(1)] == y))
+
+
+def score_of(task: Task, part: Part, method: Method) -> float:
+    """Return the score of a part, in the unit of the published figure."""
+    return score(task, part.y, method.predict(part.X), method.classes)
+
+
+def setting_of(
+    task: Task,
+    X: pd.DataFrame,
+    place: Place,
+    on_epoch: Callable[[int, float], None] | None = None,
+) -> Setting:
+    """Return what a task, with training rows X, and a machine decide for a method."""
+    return Setting(
+        outcome=task.kind,
+        column_kinds=task.column_kinds(X),
+        normalized=task.normalization != "none",
+        device=place.device,
+        n_threads=place.threads,
+        on_epoch=on_epoch,
+    )
 
 
 def run_one(
@@ -132,14 +161,7 @@ def run_one(
         on_epoch: Told by networks after each epoch its number and validation score.
     """
     params = parameters(task, plan.method, plan.config, plan.trial)
-    setting = Setting(
-        outcome=task.kind,
-        column_kinds=task.column_kinds(parts.train.X),
-        normalized=task.normalization != "none",
-        device=place.device,
-        n_threads=place.threads,
-        on_epoch=on_epoch,
-    )
+    setting = setting_of(task, parts.train.X, place, on_epoch)
     method = METHODS[plan.method].make(setting, seed, **params)
     if method.device.type == "cuda":
         torch.zeros(1, device=method.device)  # starts the GPU before the clock

@@ -1,130 +1,77 @@
-"""Tables and a picture of the studies, made from their files alone."""
+"""The page of the studies and its pictures, made from their files alone."""
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pandas as pd
 
-from tabr.bench.studies import STUDIES, TIMED, way_through_time
-from tabr.optional import require
-
-# What the paper says of California (its appendix on neighbours): the step, the share of
-# attention within 10 km, and on the row itself.
-PUBLISHED = {"step-1": (0.01, 0.0007), "step-2": (0.77, 0.07)}
+from tabr.bench import study_pictures as pictures
+from tabr.bench import study_tables as tables
 
 
-def read_study(results: Path, name: str) -> tuple[str, pd.DataFrame] | None:
-    """Return the command of a study and its records, or None if it was not run."""
-    path = results / "studies" / f"{name}.json"
-    if not path.is_file():
-        return None
-    content = json.loads(path.read_text("utf-8"))
-    return content["command"], pd.DataFrame(content["records"])
+class Picture(NamedTuple):
+    """A picture: what its name has after the page's, what it shows, what draws it."""
+
+    suffix: str
+    words: str
+    draw: Callable[[pd.DataFrame, Path], None]
 
 
-def spread(values: pd.Series[Any], digits: int = 4) -> str:
-    """Write the mean and the standard deviation over seeds.
+class Part(NamedTuple):
+    """A table or a remark, and perhaps a picture below it.
 
-    >>> spread(pd.Series([1.0, 2.0, 3.0]), 2)
-    '2.00 ± 0.82'
+    Attributes:
+        write: Makes the text from records.
+        picture: The picture, or None.
+        what: Which of the records it is about; None is all of them.
     """
-    mean, deviation = values.mean(), values.std(ddof=0)
-    return f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+
+    write: Callable[[pd.DataFrame], str]
+    picture: Picture | None = None
+    what: str | None = None
+
+    def chosen(self, records: pd.DataFrame) -> pd.DataFrame:
+        """Return the records it is about."""
+        return records if self.what is None else records[records.what == self.what]
 
 
-def _table(header: list[str], rows: Iterable[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def attention_table(records: pd.DataFrame) -> str:
-    """Compare where attention falls with what the paper says."""
-    rows = []
-    for name, part in records.groupby("model", sort=False):
-        published = PUBLISHED.get(str(name))
-        row = [str(name), f"{100 * part.within_10_km.mean():.1f} %"]
-        row.append("" if published is None else f"{100 * published[0]:.0f} %")
-        row.append(f"{100 * part.on_itself.mean():.2f} %")
-        row.append("" if published is None else f"{100 * published[1]:.2f} %")
-        rows.append([*row, spread(part.test)])
-    header = ["model", "within 10 km", "published", "on the row itself", "published"]
-    return _table([*header, "test RMSE"], rows)
-
-
-def new_candidates_table(records: pd.DataFrame) -> str:
-    """Show scores against the share of rows that are candidates."""
-    rows = []
-    for (name, share), part in records.groupby(["table", "share"], sort=False):
-        count = f"{round(part.candidates.mean()):,}"
-        seconds = f"{part.add_seconds.mean():.2f}"
-        rows.append([str(name), f"{share:.0%}", count, spread(part.test), seconds])
-    header = ["table", "of the rows", "candidates", "test score", "seconds to add"]
-    return _table(header, rows)
-
-
-def time_table(records: pd.DataFrame) -> str:
-    """Compare ways to retrieve through time: a line for each way, a column a table."""
-    tables = [(name, kind) for name, _, kind in TIMED if (records.table == name).any()]
-    header = ["way"]
-    for name, kind in tables:
-        header.append(f"{name}, {'RMSE' if kind == 'regression' else 'accuracy'}")
-    rows = []
-    for ignored, past in itertools.product((False, True), (False, True)):
-        for more in (None, "living" if past else "refreshed"):
-            way = way_through_time(past, ignored, more)
-            row = [way]
-            for name, kind in tables:
-                found = records[(records.table == name) & (records.way == way)].test
-                digits = 2 if kind == "regression" else 3
-                row.append(spread(found, digits) if len(found) else "")
-            rows.append(row)
-    return _table(header, rows)
-
-
-def new_candidates_remark(records: pd.DataFrame) -> str:
-    """Count the seeds whose score is better with all rows than with the fewest."""
-    parts = []
-    for name, part in records.groupby("table", sort=False):
-        scores = part.pivot(index="seed", columns="share", values="test")
-        gain = scores[scores.columns.max()] - scores[scores.columns.min()]
-        n_better = int((gain > 0).sum() if name == "covtype" else (gain < 0).sum())
-        parts.append(f"{name} for {n_better} of {len(gain)} seeds")
-    return f"All rows are better than a tenth: on {', on '.join(parts)}."
-
-
-def time_remark(records: pd.DataFrame) -> str:
-    """Say on which tables the past alone, refreshed, beats the plain model."""
-    better = []
-    means = records.groupby(["table", "way"]).test.mean()
-    for name, _, kind in TIMED:
-        if (name, "plain") in means and (name, "past") in means:
-            gain = float(means[name, "past"] - means[name, "plain"])
-            if gain > 0 if kind == "classification" else gain < 0:
-                better.append(name)
-    n_tables = records.table.nunique()
-    names = f": {', '.join(better)}" if better else ""
-    n_seeds = records.groupby("table", sort=False).seed.nunique()
-    few = [f"{name} has {n} seeds" for name, n in n_seeds.items() if n < n_seeds.max()]
-    more = f" ({'; '.join(few)})" if few else ""
-    return f"*past* beats *plain* on {len(better)} of {n_tables} tables{names}{more}."
-
-
-_TABLES = {
-    "attention": attention_table,
-    "new-candidates": new_candidates_table,
-    "time": time_table,
-}
-_REMARKS = {"new-candidates": new_candidates_remark, "time": time_remark}
+# Title, and what is to be known before the tables.
 _TITLES: Mapping[str, tuple[str, str]] = {
     "attention": (
         "Where attention falls",
         "California: the mean weight that test rows give to neighbours within 10 km,"
         " and to themselves where a step has them in their context.",
+    ),
+    "entropy": (
+        "How diverse contexts are",
+        "The weights that test rows give to candidates, averaged over the rows, and the"
+        " entropy of that average in nats; what rows give to themselves counts as one"
+        " candidate more. Step 1 has the similarity of usual attention, step 2 that of"
+        " distances between keys; both have the published tuned parameters. *Uniform*:"
+        " all training rows weigh the same.",
+    ),
+    "projection": (
+        "What corrects the labels of neighbours",
+        "TabR-S with the published tuned parameters, whose scores are those of the"
+        " paper's table. A trained model predicts again without the projection of"
+        " T(k - k_i) on a direction: a random one, the mean of several, or that of"
+        " embedded labels, along which T corrects the labels of neighbours. Test RMSE,"
+        " for house in dollars.",
+    ),
+    "freeze": (
+        "Context freeze",
+        "TabR-S with its defaults: after so many epochs, 0 is before the first, the"
+        " neighbours of training rows stay the same. *Share of time*: of a whole fit,"
+        " against never freezing, however many epochs either took; the published times"
+        " are of other hardware. *Share of an epoch*: the same for one epoch."
+        " *Delta-context*: the weight of neighbours that are new since the last epoch,"
+        " and by how much that of the others has grown, the mean over training rows;"
+        " epochs are counted from 0.",
     ),
     "new-candidates": (
         "New candidates without training",
@@ -141,51 +88,93 @@ _TITLES: Mapping[str, tuple[str, str]] = {
         " ignored*: the column of times rules, but is no feature.",
     ),
 }
+_CANDIDATES = Picture(
+    "",
+    "scores against the share of candidates: each seed, and their mean",
+    pictures.plot_new_candidates,
+)
+_CONTEXTS = Picture(
+    "-contexts",
+    "mean Delta-context by epoch, a line for each table",
+    pictures.plot_contexts,
+)
 
 
-def to_markdown(results: Path) -> str:
-    """Return the page of all studies."""
+def _parts(results: Path) -> Mapping[str, tuple[Part, ...]]:
+    """Return the parts of each study's section; some show published figures."""
+    published = tables.read_figures(results)
+    freezing = Picture(
+        "-freeze",
+        "scores against the share of time, ours and published",
+        partial(pictures.plot_freeze, published=published),
+    )
+    freeze_table = partial(tables.freeze_table, published=published)
+    return {
+        "attention": (Part(tables.attention_table),),
+        "entropy": (Part(tables.entropy_table), Part(tables.entropy_remark)),
+        "projection": (Part(tables.projection_table), Part(tables.projection_remark)),
+        "freeze": (
+            Part(freeze_table, freezing, "fit"),
+            Part(tables.context_table, _CONTEXTS, "contexts"),
+        ),
+        "new-candidates": (
+            Part(tables.new_candidates_table),
+            Part(tables.new_candidates_remark, _CANDIDATES),
+        ),
+        "time": (Part(tables.time_table), Part(tables.time_remark)),
+    }
+
+
+def read_study(results: Path, name: str) -> tuple[str, pd.DataFrame] | None:
+    """Return the command of a study and its records, or None if it was not run."""
+    path = results / "studies" / f"{name}.json"
+    if not path.is_file():
+        return None
+    content = json.loads(path.read_text("utf-8"))
+    return content["command"], pd.DataFrame(content["records"])
+
+
+def to_markdown(results: Path, page: str = "studies") -> str:
+    """Return the page of all studies; pictures begin with the name of the page."""
     text = ["# Studies", "", "Means ± standard deviations over seeds.", ""]
-    for name in STUDIES:
+    for name, parts in _parts(results).items():
         title, words = _TITLES[name]
-        found = read_study(results, name)
         text += [f"## {title}", "", words, ""]
+        found = read_study(results, name)
         if found is None:
             command = f"python -m tabr.bench study {name} --data FOLDER"
             text += [f"Not run yet: `{command}`.", ""]
             continue
         command, records = found
-        text += [f"`{command}`", "", _TABLES[name](records), ""]
-        if name in _REMARKS:
-            text += [_REMARKS[name](records), ""]
-        if name == "new-candidates":
-            words = "scores against the share of candidates: each seed, and their mean"
-            text += [f"![{words}](studies.svg)", ""]
+        text += [f"`{command}`", ""]
+        for part, chosen in _known(parts, records):
+            text += [part.write(chosen), ""]
+            if part.picture is not None:
+                file = f"{page}{part.picture.suffix}.svg"
+                text += [f"![{part.picture.words}]({file})", ""]
     text += ["This page is made by `python -m tabr.bench studies`.", ""]
     return "\n".join(text)
 
 
-def plot_new_candidates(results: Path, path: Path) -> None:
-    """Draw scores against the share of rows that are candidates, if they are known."""
-    found = read_study(results, "new-candidates")
-    if found is None:
-        return
-    matplotlib: Any = require("matplotlib", extra="plots")
-    from matplotlib.figure import Figure
+def write_page(results: Path, page: Path) -> None:
+    """Write the page of all studies, and its pictures beside it."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(to_markdown(results, page.stem), "utf-8")
+    for name, parts in _parts(results).items():
+        found = read_study(results, name)
+        if found is None:
+            continue
+        for part, chosen in _known(parts, found[1]):
+            if part.picture is not None:
+                path = page.with_name(f"{page.stem}{part.picture.suffix}.svg")
+                part.picture.draw(chosen, path)
 
-    tables = list(found[1].groupby("table", sort=False))
-    figure = Figure(figsize=(4.2 * len(tables), 3), layout="constrained")
-    axes = figure.subplots(1, len(tables), squeeze=False)[0]
-    for axis, (name, part) in zip(axes, tables, strict=True):
-        for _, seed in part.groupby("seed"):  # a mean would hide who differs
-            axis.plot(100 * seed.share, seed.test, color="#9db8d2", lw=1, zorder=1)
-        mean = part.groupby("share").test.mean()
-        axis.plot(100 * mean.index, mean, color="#1f5f99", marker="o", zorder=2)
-        axis.set_xlabel("candidates, % of the training rows")
-        axis.set_ylabel("accuracy" if name == "covtype" else "RMSE, smaller is better")
-        axis.set_title(str(name), fontsize=11)
-        axis.spines[["top", "right"]].set_visible(False)
-    # Text as text, and the same file for the same records.
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "tabr"}
-    with matplotlib.rc_context(settings):
-        figure.savefig(path, metadata={"Date": None})
+
+def _known(
+    parts: Iterable[Part], records: pd.DataFrame
+) -> Iterator[tuple[Part, pd.DataFrame]]:
+    """Yield the parts that have records, and these."""
+    for part in parts:
+        chosen = part.chosen(records)
+        if len(chosen):
+            yield part, chosen

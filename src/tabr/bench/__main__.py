@@ -13,6 +13,7 @@ from types import FrameType
 from tabr.bench import comparison, study_report
 from tabr.bench.baselines import METHODS
 from tabr.bench.configs import Config, check_method, extract_configs
+from tabr.bench.paper.pages import write as write_paper
 from tabr.bench.plot import plot
 from tabr.bench.pool import items_of, run_all
 from tabr.bench.protocol import Plan
@@ -106,6 +107,11 @@ def _parser() -> argparse.ArgumentParser:
     methods.set_defaults(command=_methods)
     methods.add_argument("--out", type=Path, default=Path("results"))
     methods.add_argument("--write", type=Path, default=Path("docs/methods.md"))
+
+    paper = commands.add_parser("paper", help="write the paper's tables and figures")
+    paper.set_defaults(command=_paper)
+    paper.add_argument("--out", type=Path, default=Path("results"))
+    paper.add_argument("--write", type=Path, default=Path("docs/paper"))
 
     published = commands.add_parser(
         "extract", help="keep the published figures we need"
@@ -203,6 +209,11 @@ def _extract(options: argparse.Namespace) -> int:
 def _methods(options: argparse.Namespace) -> int:
     options.write.parent.mkdir(parents=True, exist_ok=True)
     options.write.write_text(comparison.to_markdown(options.out), "utf-8")
+    return 0
+
+
+def _paper(options: argparse.Namespace) -> int:
+    write_paper(options.out, options.write)
     return 0
 
 

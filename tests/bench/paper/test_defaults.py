@@ -68,3 +68,21 @@ def test_the_file_has_all_sets_and_trees(tmp_path: Path) -> None:
     line = frame[(frame["set"] == "why/fifa") & (frame["against"] == "XGBoost")].iloc[0]
     assert (line["ours_outcome"], line["published_outcome"]) == ("loss", "win")
     assert line["ours_splits"] == 1
+
+
+def test_outcomes_are_of_the_same_splits(tmp_path: Path) -> None:
+    figures = {}
+    for split, score in enumerate([0.7, 0.1, 0.1]):
+        name = f"why/classif-cat-medium-{split}-rl"
+        figures[name, "TabR-S default", "single"] = (score, 0.0)
+        figures[name, "XGBoost default", "single"] = (0.5, 0.0)
+    publish(tmp_path, figures)
+
+    def outcome() -> str:
+        rows = defaults.set_rows(read_results(tmp_path), "single")
+        return next(row[3] for row in rows if row[0] == "why/rl ↑")
+
+    assert outcome() == "- / loss"  # over all splits
+    keep(tmp_path, "why/rl", "tabr-s-default", [0.9])
+    keep(tmp_path, "why/rl", "xgboost-default", [0.8])
+    assert outcome() == "win / win"  # on the first

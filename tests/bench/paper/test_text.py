@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tabr.bench.paper.grid import Grid, Row, fill
 from tabr.bench.paper.scores import Kind, read_results
-from tabr.bench.paper.text import grid_table, remarks, spread_table
+from tabr.bench.paper.text import grid_table, not_run, remarks, spread_table
 
 from .made import keep, publish
 
@@ -91,3 +91,11 @@ def test_ensembles_are_another_table(tmp_path: Path) -> None:
     grid = make(tmp_path, "ensemble")
     assert cells(grid_table(grid), "TabR-S")[0][2] == "2.8000"
     assert remarks(grid)[0] == "Ensembles of five seeds of ours in a cell: 3."
+
+
+def test_sets_without_a_table_are_not_missed(tmp_path: Path) -> None:
+    names = ("otto", "microsoft", "house")
+    publish(tmp_path, {(name, "MLP", "single"): (1.0, 0.1) for name in names})
+    keep(tmp_path, "house", "mlp-tuned", [1.0])
+    grid = fill(read_results(tmp_path), ROWS, names)
+    assert not_run(grid) == "Not run: MLP on otto."

@@ -29,7 +29,7 @@ def keep(out: Path, method: str, scores: list[float]) -> None:
 
 def publish(out: Path, figures: dict[str, tuple[float, float]]) -> None:
     rows = [
-        ["california", model, "rmse", 15, mean, std, 30.0, 20.0, 365]
+        ["california", model, "single", "rmse", 15, mean, std, 30.0, 20.0, 365, ""]
         for model, (mean, std) in figures.items()
     ]
     out.mkdir(exist_ok=True)

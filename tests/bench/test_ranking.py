@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tabr.bench.ranking import Score, duel, pooled, ranks, record
+from tabr.bench.report import read_published
 
+ROOT = Path(__file__).parents[2]
 scores = st.builds(Score, st.floats(-10, 10), st.floats(0, 3))
 tables = st.dictionaries(st.sampled_from("abcdefg"), scores, min_size=1)
 
@@ -58,3 +62,20 @@ def test_pooled_is_the_score_of_all_runs(splits):
 def test_outcomes_are_counted():
     assert tuple(record([1, 1, 0, -1])) == (2, 1, 1)
     assert tuple(record([])) == (0, 0, 0)
+
+
+def test_published_ensembles_have_the_average_ranks_of_the_paper():
+    models = [f"{n} default" for n in ("XGBoost", "CatBoost", "LightGBM", "TabR-S")]
+    rows = read_published(ROOT / "results", None, "ensemble of 5")
+    rows = rows[rows["model"].isin(models) & ~rows["dataset"].str.startswith("why/")]
+    found: dict[str, list[int]] = {name: [] for name in models}
+    for _, part in rows.groupby("dataset"):
+        table = {r.model: Score(r.test_mean, r.test_std) for r in part.itertuples()}
+        larger = part["metric"].iloc[0] == "accuracy"
+        for name, rank in ranks(table, larger_is_better=larger).items():
+            found[name].append(rank)
+    means = [round(float(np.mean(found[name])), 1) for name in models]
+    deviations = [round(float(np.std(found[name])), 1) for name in models]
+    assert {len(values) for values in found.values()} == {11}
+    assert means == [3.4, 2.1, 2.5, 2.0]
+    assert deviations == [0.9, 0.8, 0.9, 1.3]

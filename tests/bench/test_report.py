@@ -8,6 +8,7 @@ from tabr.bench.__main__ import main
 from tabr.bench.protocol import DEFAULT_PLAN, Plan, Result, result_path, write
 from tabr.bench.report import (
     COLUMNS,
+    MODEL,
     PUBLISHED,
     compare,
     extract,
@@ -52,7 +53,7 @@ def keep(out: Path, task: Task, scores: list[float]) -> None:
 def published(figures: dict[str, tuple[float, float]]) -> pd.DataFrame:
     return pd.DataFrame(
         [
-            [name, "TabR-S default", "rmse", 15, mean, std, 30.0, 20.0, 365]
+            [name, MODEL, "single", "rmse", 15, mean, std, 30.0, 20.0, 365, ""]
             for name, (mean, std) in figures.items()
         ],
         columns=list(COLUMNS),
@@ -136,6 +137,14 @@ def test_drafts_and_trials_are_not_read(tmp_path: Path):
     assert len(read_runs(tmp_path)) == 1
 
 
+def test_ensembles_are_not_read_as_runs(tmp_path: Path):
+    task = select(["california"])[0]
+    keep(tmp_path, task, [0.4])
+    folder = result_path(tmp_path, task, 0).parent
+    write(replace(RESULT, test=0.3), folder / "split-0-ensemble-0.json")
+    assert read_runs(tmp_path)["test"].tolist() == [0.4]
+
+
 def test_without_results_or_figures_one_sentence_says_what_to_do(tmp_path: Path):
     with pytest.raises(DataError, match="bench run"):
         read_runs(tmp_path)
@@ -143,23 +152,26 @@ def test_without_results_or_figures_one_sentence_says_what_to_do(tmp_path: Path)
         read_published(tmp_path)
 
 
-def test_extract_keeps_single_runs_of_our_methods_on_our_sets(tmp_path: Path):
-    names = ["california", "california", "california", "weather-big", "california"]
-    rows = pd.DataFrame({"dataset": names, "model": ["TabR-S default"] * 5})
-    rows["kind"] = ["single", "ensemble of 5", "single", "single", "single"]
-    rows.loc[2, "model"] = "MLP"
-    rows.loc[4, "model"] = "another"
-    for name in COLUMNS[2:]:
+def test_extract_keeps_all_figures_and_single_runs_are_read_unless_asked(
+    tmp_path: Path,
+):
+    names = ["weather-big", "california", "california", "california"]
+    rows = pd.DataFrame({"dataset": names, "model": ["TabR-S default"] * 4})
+    rows["kind"] = ["single", "single", "ensemble of 5", "single"]
+    rows.loc[3, "model"] = "MLP"
+    for name in COLUMNS[3:]:
         rows[name] = 1.0
-    rows["metric"] = "rmse"
-    rows["gpu"] = "A100"
+    rows["remark"] = "not a figure"
     rows.to_csv(tmp_path / "all.csv", index=False)
     extract(tmp_path / "all.csv", tmp_path / PUBLISHED)
     kept = read_published(tmp_path)
-    assert kept["dataset"].tolist() == ["california"]
-    assert read_published(tmp_path, "MLP")["dataset"].tolist() == ["california"]
-    assert len(pd.read_csv(tmp_path / PUBLISHED)) == 2
+    assert kept["dataset"].tolist() == ["california", "weather-big"]
+    assert set(kept["kind"]) == {"single"}
     assert tuple(kept.columns) == COLUMNS
+    assert read_published(tmp_path, "MLP")["dataset"].tolist() == ["california"]
+    assert len(read_published(tmp_path, kind=None)) == 3
+    assert len(read_published(tmp_path, None)) == 3
+    assert len(read_published(tmp_path, None, None)) == 4
 
 
 def test_command_writes_markdown_and_csv(tmp_path: Path):

@@ -12,6 +12,7 @@ import pandas as pd
 
 from tabr.bench import comparison, study_report
 from tabr.bench.configs import extract_configs
+from tabr.bench.paper.pages import write as write_paper
 from tabr.bench.plot import plot
 from tabr.bench.report import (
     PUBLISHED,
@@ -87,6 +88,11 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     methods.add_argument("--out", type=Path, default=Path("results"))
     methods.add_argument("--write", type=Path, default=Path("docs/methods.md"))
 
+    paper = commands.add_parser("paper", help="write the paper's tables and figures")
+    paper.set_defaults(command=_paper)
+    paper.add_argument("--out", type=Path, default=Path("results"))
+    paper.add_argument("--write", type=Path, default=Path("docs/paper"))
+
     published = commands.add_parser(
         "extract", help="keep the published figures we need"
     )
@@ -157,6 +163,11 @@ def _extract(options: argparse.Namespace) -> int:
 def _methods(options: argparse.Namespace) -> int:
     options.write.parent.mkdir(parents=True, exist_ok=True)
     options.write.write_text(comparison.to_markdown(options.out), "utf-8")
+    return 0
+
+
+def _paper(options: argparse.Namespace) -> int:
+    write_paper(options.out, options.write)
     return 0
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from tabr.bench.baselines import METHODS
 from tabr.bench.protocol import DEFAULT_PLAN, read
 from tabr.bench.tasks import TASKS, Task
 from tabr.frames import DataError
@@ -19,6 +18,7 @@ MODEL = "TabR-S default"
 COLUMNS = (
     "dataset",
     "model",
+    "kind",
     "metric",
     "runs",
     "test_mean",
@@ -26,6 +26,7 @@ COLUMNS = (
     "train_seconds",
     "best_epoch",
     "n_parameters",
+    "gpu",
 )
 
 # How far from the published mean a mean may lie: in published standard deviations
@@ -38,22 +39,25 @@ _ROUNDING = 5e-7  # published figures have six decimals
 _RUN_FIELDS = ("test", "val", "seconds", "best_epoch", "n_parameters")
 
 
-def extract(source: Path, target: Path, tasks: Iterable[Task] = TASKS) -> pd.DataFrame:
-    """Take the single runs of our methods on our sets out of all published ones."""
-    rows = pd.read_csv(source)
-    names = {task.published for task in tasks}
-    models = [entry.published for entry in METHODS.values() if entry.published]
-    models += [f"{name} default" for name in models]
-    mask = rows["model"].isin(models) & (rows["kind"] == "single")
-    rows = rows.loc[mask & rows["dataset"].isin(names), list(COLUMNS)]
-    rows = rows.astype({"n_parameters": "Int64"}).sort_values(["dataset", "model"])
+def extract(source: Path, target: Path) -> pd.DataFrame:
+    """Keep the published figures, all sets and models, in one order."""
+    rows = pd.read_csv(source)[list(COLUMNS)].astype({"n_parameters": "Int64"})
+    rows = rows.sort_values(["dataset", "model", "kind"])
     target.parent.mkdir(parents=True, exist_ok=True)
     rows.to_csv(target, index=False, lineterminator="\n")
     return rows
 
 
-def read_published(out: Path, model: str = MODEL) -> pd.DataFrame:
-    """Return the figures of a model that `extract` put into the results folder."""
+def read_published(
+    out: Path, model: str | None = MODEL, kind: str | None = "single"
+) -> pd.DataFrame:
+    """Return figures that `extract` put into the results folder.
+
+    Args:
+        out: The results folder.
+        model: Whose figures; None is everyone's.
+        kind: "single" or "ensemble of 5"; None is both.
+    """
     path = out / PUBLISHED
     if not path.is_file():
         raise DataError(
@@ -61,12 +65,15 @@ def read_published(out: Path, model: str = MODEL) -> pd.DataFrame:
             " it with `python -m tabr.bench extract`"
         )
     rows = pd.read_csv(path)
-    return rows[rows["model"] == model]
+    if model is not None:
+        rows = rows[rows["model"] == model]
+    return rows if kind is None else rows[rows["kind"] == kind]
 
 
 def read_runs(out: Path, method: str = DEFAULT_PLAN.name) -> pd.DataFrame:
     """Return all results of a method, a line for each run."""
-    results = [read(path) for path in sorted(out.glob(f"*/*/{method}/split-*.json"))]
+    paths = sorted(out.glob(f"*/*/{method}/split-*-seed-*.json"))
+    results = [read(path) for path in paths]
     if not results:
         raise DataError(
             f"a table needs results, however {out} has none of {method}: make them"

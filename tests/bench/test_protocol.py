@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from tabr.bench import protocol
+from tabr.bench.catalog import select
 from tabr.bench.protocol import Plan, read, result_path, run_one, write
-from tabr.bench.tasks import Part, Parts, load, select
+from tabr.bench.tasks import Part, Parts, load
 from tabr.metrics import rmse
 
 from .tables import TINY, write_churn, write_diamond, write_wine
@@ -90,7 +91,8 @@ def test_runs_without_narwhals_and_click(tmp_path: Path):
         "sys.modules.update(narwhals=None, click=None)\n"
         "import tabr.bench.__main__\n"
         "from tabr.bench.protocol import Plan, run_one\n"
-        "from tabr.bench.tasks import load, select\n"
+        "from tabr.bench.catalog import select\n"
+        "from tabr.bench.tasks import load\n"
         "task = select(['why/wine'])[0]\n"
         f"run_one(task, load(task, {str(tmp_path)!r}), 0, 'cpu', plan={TRIAL!r})\n"
     )

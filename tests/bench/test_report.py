@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from tabr.bench.__main__ import main
+from tabr.bench.catalog import select
 from tabr.bench.protocol import DEFAULT_PLAN, Plan, Result, result_path, write
 from tabr.bench.report import (
     COLUMNS,
@@ -15,7 +16,7 @@ from tabr.bench.report import (
     read_runs,
     to_markdown,
 )
-from tabr.bench.tasks import Task, select
+from tabr.bench.tasks import Task
 from tabr.frames import DataError
 
 RESULT = Result(
@@ -144,7 +145,7 @@ def test_without_results_or_figures_one_sentence_says_what_to_do(tmp_path: Path)
 
 
 def test_extract_keeps_single_runs_of_our_methods_on_our_sets(tmp_path: Path):
-    names = ["california", "california", "california", "weather-big", "california"]
+    names = ["california", "california", "california", "elsewhere", "california"]
     rows = pd.DataFrame({"dataset": names, "model": ["TabR-S default"] * 5})
     rows["kind"] = ["single", "ensemble of 5", "single", "single", "single"]
     rows.loc[2, "model"] = "MLP"

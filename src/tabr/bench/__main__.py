@@ -12,6 +12,7 @@ from types import FrameType
 
 from tabr.bench import comparison, study_report
 from tabr.bench.baselines import METHODS
+from tabr.bench.catalog import BENCHMARKS, select
 from tabr.bench.configs import Config, check_method, extract_configs
 from tabr.bench.plot import plot
 from tabr.bench.pool import items_of, run_all
@@ -25,7 +26,7 @@ from tabr.bench.report import (
     to_markdown,
 )
 from tabr.bench.studies import STUDIES, run_study
-from tabr.bench.tasks import BENCHMARKS, data_folder, select
+from tabr.bench.tasks import Task, check_files, data_folder, present
 from tabr.frames import DataError
 
 
@@ -56,9 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument("--tasks", help="as in california,why/wine")
     which.add_argument("--benchmark", choices=[*BENCHMARKS, "all"], default="default")
     run.add_argument("--seeds", type=_positive, default=15, help="seeds 0, 1, ...")
-    run.add_argument(
-        "--few-seeds", type=_positive, help="seeds of black-friday and covtype"
-    )
+    run.add_argument("--few-seeds", type=_positive, help="seeds of the longest tasks")
     run.add_argument(
         "--why-seeds", type=_positive, help="seeds of the second benchmark's splits"
     )
@@ -133,6 +132,8 @@ def _run(options: argparse.Namespace) -> int:
     plans = [Plan(name, config, options.params) for name in names]
     for plan in plans:
         check_method(plan.method)
+    if labels is None:
+        tasks = _present(tasks, folder)
     items = items_of(tasks, options.seeds, options.few_seeds, options.why_seeds, plans)
     idle = [p.method for p in plans if all(item.plan != p for item in items)]
     if idle and options.methods != "all":
@@ -151,6 +152,17 @@ def _run(options: argparse.Namespace) -> int:
         budget_seconds=options.budget,
     )
     return 1 if summary.n_failed else 0
+
+
+def _present(tasks: list[Task], folder: Path) -> list[Task]:
+    """Leave out, and say so, what a folder has no table of."""
+    there, absent = present(tasks, folder)
+    if not there:
+        check_files(absent, folder)
+    if absent:
+        labels = dict.fromkeys(task.label for task in absent)
+        print(f"left out, as their tables are not there: {', '.join(labels)}")
+    return there
 
 
 def _study(options: argparse.Namespace) -> int:

@@ -29,7 +29,8 @@ from tabr.bench.protocol import (
 )
 from tabr.bench.tasks import Parts, Task, check_files, load
 
-FEW_SEEDS = ("black-friday", "covtype")  # the long ones, by label
+# The long ones, by label.
+FEW_SEEDS = ("black-friday", "covtype", "microsoft", "weather-small", "weather-big")
 _KEPT_TABLES = 2  # split tables that a process keeps
 _PATIENCE = 5.0  # seconds that a process may take to end
 

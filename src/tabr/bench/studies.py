@@ -19,7 +19,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tabr import PastOnly, TabRClassifier, TabRRegressor
-from tabr.bench.tasks import load, select
+from tabr.bench.catalog import select
+from tabr.bench.tasks import load
 from tabr.metrics import rmse
 
 Record = dict[str, Any]

@@ -14,6 +14,7 @@ from tabr.bench import comparison, study_report
 from tabr.bench.baselines import METHODS
 from tabr.bench.catalog import BENCHMARKS, select
 from tabr.bench.configs import Config, check_method, extract_configs
+from tabr.bench.openml import fetch
 from tabr.bench.plot import plot
 from tabr.bench.pool import items_of, run_all
 from tabr.bench.protocol import Plan
@@ -106,6 +107,12 @@ def _parser() -> argparse.ArgumentParser:
     methods.add_argument("--out", type=Path, default=Path("results"))
     methods.add_argument("--write", type=Path, default=Path("docs/methods.md"))
 
+    tables = commands.add_parser("fetch", help="get tables from OpenML")
+    tables.set_defaults(command=_fetch)
+    tables.add_argument("tasks", nargs="+", help="as in why/wine why/rl")
+    tables.add_argument("--data", help="folder of the tables (default: TABR_DATA)")
+    tables.add_argument("--cache", help="where downloads are kept")
+
     published = commands.add_parser(
         "extract", help="keep the published figures we need"
     )
@@ -163,6 +170,16 @@ def _present(tasks: list[Task], folder: Path) -> list[Task]:
         labels = dict.fromkeys(task.label for task in absent)
         print(f"left out, as their tables are not there: {', '.join(labels)}")
     return there
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    folder = data_folder(options.data)
+    for label, task in {task.label: task for task in select(options.tasks)}.items():
+        if present([task], folder)[0]:
+            print(f"{label}: there already")
+        else:
+            print(f"{label}: wrote {fetch(task, folder, options.cache)}", flush=True)
+    return 0
 
 
 def _study(options: argparse.Namespace) -> int:

@@ -17,7 +17,8 @@ import numpy as np
 
 from benchmarks import timing
 from tabr import TabRClassifier, TabRRegressor
-from tabr.bench.tasks import Parts, data_folder, load, select
+from tabr.bench.catalog import select
+from tabr.bench.tasks import Parts, data_folder, load
 from tabr.metrics import rmse
 
 N_MEMBERS = 5

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from tabr.bench.__main__ import main
+from tabr.bench.catalog import select
 from tabr.bench.comparison import compare_methods, to_markdown
 from tabr.bench.protocol import Plan, result_path, write
 from tabr.bench.report import COLUMNS, PUBLISHED
-from tabr.bench.tasks import select
 
 from .test_report import RESULT
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tabr.bench.baselines import METHODS, Setting
+from tabr.bench.catalog import DEFAULT, select
 from tabr.bench.configs import extract_configs, has_tuned, parameters
-from tabr.bench.tasks import DEFAULT, select
 from tabr.frames import DataError
 
 (CALIFORNIA,) = select(["california"])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tabr.bench.__main__ import main
+from tabr.bench.catalog import select
 from tabr.bench.pool import Item, items_of, run_all
 from tabr.bench.protocol import Plan, read, result_path
-from tabr.bench.tasks import select
 from tabr.bench.team import Place
 
 from .tables import TINY, write_churn, write_diamond, write_wine
@@ -120,6 +120,24 @@ def test_kill_half_way_leaves_only_whole_files_and_the_rest_can_follow(tmp_path:
     command[command.index("200")] = str(n_seeds)
     assert main([*command, "--budget", "0"]) == 0
     assert files(out) == done
+
+
+def test_a_benchmark_is_run_as_far_as_its_tables_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    write_churn(tmp_path)
+    out = tmp_path / "out"
+    command = ["run", "--data", str(tmp_path), "--out", str(out), "--seeds", "1"]
+    assert main([*command, "--params", json.dumps(TINY), "--device", "cpu"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    absent = [t.label for t in select(benchmark="default") if t.name != "churn"]
+    assert first == f"left out, as their tables are not there: {', '.join(absent)}"
+    assert [read(path).task for path in files(out)] == ["churn"]
+    assert main([*command, "--tasks", "churn,otto"]) == 2
+    message = capsys.readouterr().err
+    assert "lacks otto.parquet: " in message and "take otto from https" in message
+    assert main([*command, "--benchmark", "why"]) == 2
+    assert "fetch why/bank-marketing why/kdd" in capsys.readouterr().err
 
 
 def test_mistakes_end_with_one_sentence(

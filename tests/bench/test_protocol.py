@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from tabr.bench import protocol
+from tabr.bench.catalog import select
 from tabr.bench.protocol import Plan, Predictions, read, result_path, run_one, write
-from tabr.bench.tasks import Part, Parts, load, select
+from tabr.bench.tasks import Part, Parts, load
 from tabr.bench.team import Place
 from tabr.metrics import rmse
 
@@ -85,7 +86,8 @@ def test_runs_without_narwhals_and_click(tmp_path: Path):
         "sys.modules.update(narwhals=None, click=None)\n"
         "import tabr.bench.__main__\n"
         "from tabr.bench.protocol import Plan, run_one\n"
-        "from tabr.bench.tasks import load, select\n"
+        "from tabr.bench.catalog import select\n"
+        "from tabr.bench.tasks import load\n"
         "from tabr.bench.team import Place\n"
         "task = select(['why/wine'])[0]\n"
         f"parts, place = load(task, {str(tmp_path)!r}), Place('cpu')\n"

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from tabr.bench.catalog import select
 from tabr.bench.pool import Item, items_of, run_all
 from tabr.bench.protocol import Plan, read, result_path
 from tabr.bench.ray_team import RayTeam
-from tabr.bench.tasks import select
 from tabr.bench.team import Place
 
 from .tables import TINY, write_churn

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from tabr.bench.__main__ import main
+from tabr.bench.catalog import select
 from tabr.bench.protocol import DEFAULT_PLAN, Plan, Result, result_path, write
 from tabr.bench.report import (
     COLUMNS,
@@ -16,7 +17,7 @@ from tabr.bench.report import (
     read_runs,
     to_markdown,
 )
-from tabr.bench.tasks import Task, select
+from tabr.bench.tasks import Task
 from tabr.frames import DataError
 
 RESULT = Result(

@@ -3,10 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tabr.bench.catalog import select
 from tabr.bench.protocol import Plan, Result, result_path, write
 from tabr.bench.ranking import Score, ranks
 from tabr.bench.standings import average_ranks_text, standings, to_text
-from tabr.bench.tasks import select
 from tabr.frames import DataError
 
 CHURN, DIAMOND = select(["churn", "diamond"])

@@ -4,59 +4,25 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tabr.bench.catalog import select
 from tabr.bench.tasks import (
-    DEFAULT,
-    TASKS,
-    WHY,
     Task,
     check_files,
     data_folder,
+    how_to_get,
     load,
     own_split,
-    select,
+    present,
 )
 from tabr.frames import DataError
 
 from .tables import write_churn, write_wine
 
-CHURN = next(task for task in DEFAULT if task.name == "churn")
+CHURN, HIGGS = select(["churn", "higgs-small"])
 
 
 def task_of(label: str, split: int = 0) -> Task:
-    return next(t for t in TASKS if t.label == label and t.split == split)
-
-
-def test_every_task_has_its_own_published_figure():
-    assert len({task.published for task in TASKS}) == len(TASKS)
-    assert len({(task.label, task.split) for task in TASKS}) == len(TASKS)
-
-
-def test_published_name_holds_group_split_and_name():
-    assert task_of("why/rl", 2).published == "why/classif-cat-medium-2-rl"
-    assert (
-        task_of("why/isolet-part", 1).published == "why/regression-num-medium-1-isolet"
-    )
-
-
-def test_nineteen_sets_of_the_second_benchmark_can_be_compared():
-    assert len({task.name for task in WHY}) == 23
-    assert len({task.name for task in WHY if task.comparable}) == 19
-
-
-def test_a_benchmark_leaves_out_what_cannot_be_compared():
-    labels = {task.label for task in select(benchmark="all")}
-    assert {"california", "why/california"} <= labels
-    assert "why/jannis-part" not in labels
-    assert {task.benchmark for task in select(benchmark="why")} == {"why"}
-
-
-def test_a_task_can_be_named_even_if_it_cannot_be_compared():
-    assert [t.label for t in select(["why/jannis-part"])] == ["why/jannis-part"]
-
-
-def test_unknown_task_is_refused():
-    with pytest.raises(DataError, match="these came: wine"):
-        select(["wine"])
+    return select([label])[split]
 
 
 def test_split_file_decides_the_parts_and_unused_rows_are_left_out(tmp_path: Path):
@@ -117,6 +83,46 @@ def test_missing_files_are_named_in_one_sentence(tmp_path: Path):
     message = str(caught.value)
     assert "lacks why/wine.parquet, why/wine.split.parquet:" in message
     assert "\n" not in message
+
+
+def test_the_sentence_tells_where_missing_tables_come_from(tmp_path: Path):
+    tasks = [CHURN, *select(["why/rl"]), *select(["why/wine"])]
+    with pytest.raises(DataError) as caught:
+        check_files(tasks, tmp_path)
+    message = str(caught.value)
+    assert message.endswith(how_to_get(tasks))
+    assert "bench fetch why/rl why/wine`, take churn from https" in message
+
+
+def test_present_tells_tasks_by_what_is_in_the_folder(tmp_path: Path):
+    wine, rl = select(["why/wine"]), select(["why/rl"])
+    assert present([CHURN, *wine], tmp_path) == ([], [CHURN, *wine])
+    write_churn(tmp_path)
+    write_wine(tmp_path)
+    assert present([*rl, CHURN, *wine], tmp_path) == ([CHURN, *wine], rl)
+    (tmp_path / "why" / "wine.split.parquet").unlink()
+    assert present([CHURN, *wine], tmp_path) == ([CHURN], wine)
+
+
+@pytest.mark.parametrize("part", ["train", "val"])
+def test_a_split_without_training_rows_does_not_count(tmp_path: Path, part: str):
+    frame = pd.DataFrame({"x": np.arange(4.0), "target": [0, 1, 0, 1]})
+    frame.to_parquet(tmp_path / "higgs-small.parquet")
+    split = pd.DataFrame({"part": ["val", "val", "test", part]})
+    split.to_parquet(tmp_path / "higgs-small.split.parquet")
+    is_there = part == "train"
+    assert (present([HIGGS], tmp_path)[0] == [HIGGS]) is is_there
+    if not is_there:
+        with pytest.raises(DataError, match="lacks training rows of part in higgs"):
+            load(HIGGS, tmp_path)
+
+
+def test_a_split_that_the_file_lacks_does_not_count(tmp_path: Path):
+    _, splits = write_wine(tmp_path)
+    first_two = splits[["split0", "split1"]]
+    first_two.to_parquet(tmp_path / "why" / "wine.split.parquet")
+    wine = select(["why/wine"])
+    assert present(wine, tmp_path) == (wine[:2], wine[2:])
 
 
 def test_split_of_another_table_is_refused(tmp_path: Path):

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tabr.bench.__main__ import main
-from tabr.bench.tasks import load, select
+from tabr.bench.catalog import select
+from tabr.bench.tasks import load
 from tabr.bench.team import Place, ProcessTeam
 from tabr.bench.tuning import Search, choice_path, read_choice, tune
 from tabr.frames import DataError

@@ -11,7 +11,9 @@ from pathlib import Path
 import pandas as pd
 
 from tabr.bench import comparison, study_report
+from tabr.bench.catalog import select
 from tabr.bench.configs import extract_configs
+from tabr.bench.openml import fetch
 from tabr.bench.paper.pages import write as write_paper
 from tabr.bench.plot import plot
 from tabr.bench.report import (
@@ -25,7 +27,7 @@ from tabr.bench.report import (
 from tabr.bench.running import add_run, add_table, positive, tasks_of
 from tabr.bench.standings import average_ranks_text, standings, to_text
 from tabr.bench.studies import STUDIES, run_study
-from tabr.bench.tasks import data_folder
+from tabr.bench.tasks import data_folder, present
 from tabr.bench.tune_command import add_tune
 from tabr.frames import DataError
 
@@ -93,6 +95,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     paper.add_argument("--out", type=Path, default=Path("results"))
     paper.add_argument("--write", type=Path, default=Path("docs/paper"))
 
+    tables = commands.add_parser("fetch", help="get tables from OpenML")
+    tables.set_defaults(command=_fetch)
+    tables.add_argument("tasks", nargs="+", help="as in why/wine why/rl")
+    tables.add_argument("--data", help="folder of the tables (default: TABR_DATA)")
+    tables.add_argument("--cache", help="where downloads are kept")
+
     published = commands.add_parser(
         "extract", help="keep the published figures we need"
     )
@@ -101,6 +109,16 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     published.add_argument("--configs", type=Path, help="JSON of tuned configurations")
     published.add_argument("--out", type=Path, default=Path("results"))
     return parser
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    folder = data_folder(options.data)
+    for label, task in {task.label: task for task in select(options.tasks)}.items():
+        if present([task], folder)[0]:
+            print(f"{label}: there already")
+        else:
+            print(f"{label}: wrote {fetch(task, folder, options.cache)}", flush=True)
+    return 0
 
 
 def _study(options: argparse.Namespace) -> int:

@@ -10,9 +10,10 @@ from typing import Any
 import pandas as pd
 
 from tabr.bench.baselines import METHODS
+from tabr.bench.catalog import select
 from tabr.bench.protocol import Plan
 from tabr.bench.report import read_published, read_runs
-from tabr.bench.tasks import Task, select
+from tabr.bench.tasks import Task
 from tabr.frames import DataError
 
 SETS = ("california", "adult")

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tabr.bench.baselines import METHODS
-from tabr.bench.tasks import DEFAULT, Task
+from tabr.bench.catalog import DEFAULT
+from tabr.bench.tasks import Task
 from tabr.frames import DataError
 
 # "default": the constructor's; "tuned": those that the paper's authors found and
@@ -77,6 +78,7 @@ def extract_configs(
         + ",\n".join(f"  {json.dumps(m)}: {json.dumps(c)}" for m, c in configs.items())
         + "\n }"
         for name, configs in found.items()
+        if configs
     ]
     target.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
     return sum(map(len, found.values()))

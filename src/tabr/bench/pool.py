@@ -24,7 +24,8 @@ from tabr.bench.protocol import (
 from tabr.bench.tasks import Parts, Task, check_files
 from tabr.bench.team import Failure, Place, ProcessTeam, Team, countdown
 
-FEW_SEEDS = ("black-friday", "covtype")  # the long ones, by label
+# The long ones, by label.
+FEW_SEEDS = ("black-friday", "covtype", "microsoft", "weather-small", "weather-big")
 
 
 @dataclass(frozen=True)

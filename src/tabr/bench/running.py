@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tabr.bench.baselines import METHODS
+from tabr.bench.catalog import BENCHMARKS, select
 from tabr.bench.configs import CONFIGS, Config, check_method
 from tabr.bench.ensembles import make_ensembles
 from tabr.bench.own import own_tasks
@@ -20,7 +21,7 @@ from tabr.bench.pool import Item, items_of, run_all
 from tabr.bench.protocol import Plan
 from tabr.bench.ray_team import LOCAL, RayTeam
 from tabr.bench.standings import standings, to_text
-from tabr.bench.tasks import BENCHMARKS, Task, data_folder, select
+from tabr.bench.tasks import Task, check_files, data_folder, present
 from tabr.bench.team import Place, ProcessTeam, Team
 from tabr.bench.tuning import read_choice
 from tabr.devices import choose_device
@@ -96,9 +97,7 @@ def add_run(commands: Any) -> None:
     add_table(run)
     run.add_argument("--out", type=Path, default=Path("results"))
     run.add_argument("--seeds", type=positive, default=15, help="seeds 0, 1, ...")
-    run.add_argument(
-        "--few-seeds", type=positive, help="seeds of black-friday and covtype"
-    )
+    run.add_argument("--few-seeds", type=positive, help="seeds of the longest tasks")
     run.add_argument(
         "--why-seeds", type=positive, help="seeds of the second benchmark's splits"
     )
@@ -150,6 +149,24 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
     )
 
 
+def runnable(
+    tasks: list[Task], options: argparse.Namespace, folder: Path | None
+) -> list[Task]:
+    """Leave out, and say so, what a folder lacks of a whole benchmark.
+
+    A task that was asked for by name is not left out; `check_files` will refuse it.
+    """
+    if options.table is not None or options.tasks or folder is None:
+        return tasks
+    there, absent = present(tasks, folder)
+    if not there:
+        check_files(absent, folder)
+    if absent:
+        labels = dict.fromkeys(task.label for task in absent)
+        print(f"left out, as their tables are not there: {', '.join(labels)}")
+    return there
+
+
 def folder_of(options: argparse.Namespace) -> Path | None:
     """Return where the tables of the benchmarks are, if they are needed."""
     return None if options.table is not None else data_folder(options.data)
@@ -177,9 +194,10 @@ def team_of(
 def _run(options: argparse.Namespace) -> int:
     tasks, folder = tasks_of(options), folder_of(options)
     names = _names(options)
-    config: Config = "trial" if options.params else options.config
     for name in names:
         check_method(name)
+    tasks = runnable(tasks, options, folder)
+    config: Config = "trial" if options.params else options.config
     items: list[Item] = []
     for task in tasks:
         plans = [_plan(name, config, task, options) for name in names]

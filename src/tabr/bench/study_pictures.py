@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from tabr.bench.catalog import select
 from tabr.bench.study_tables import NEVER, context_curves, freeze_figures
-from tabr.bench.tasks import select
 from tabr.optional import require
 
 _OURS, _EACH, _PUBLISHED = "#1f5f99", "#9db8d2", "#d1495b"

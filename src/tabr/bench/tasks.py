@@ -1,15 +1,16 @@
-"""The benchmark's tasks: which table, which split, how it was run in the paper."""
+"""A task of the benchmark: which table, which split, how it is read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tabr.files import read_table
@@ -17,7 +18,26 @@ from tabr.frames import DataError, Kind
 from tabr.samples import places_in_proportion
 
 FOLDER_VARIABLE = "TABR_DATA"
-BENCHMARKS = ("default", "why")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a table comes from, and by what it is known to be the paper's.
+
+    Attributes:
+        n_rows: Its rows, unused ones too.
+        n_features: Its columns, the label not counted.
+        openml: Its number on OpenML, if it is there.
+        place: Where else it can be had.
+        label_check: Of the paper's test rows in split 0 the standard deviation of the
+            labels or, for two classes, how many rows the rarer one has.
+    """
+
+    n_rows: int | None = None
+    n_features: int | None = None
+    openml: int | None = None
+    place: str = ""
+    label_check: float | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +69,8 @@ class Task:
             is categorical, even with two levels, as in the paper's copies.
         comparable: Whether the table is the paper's, so that figures can be compared.
         own: Where a user's table is.
+        origin: Where the table comes from.
+        differs: What is known to differ from the paper's table.
     """
 
     name: str
@@ -64,6 +86,8 @@ class Task:
     binary_text: tuple[str, ...] = ()
     comparable: bool = True
     own: OwnTable | None = None
+    origin: Origin = Origin()
+    differs: str = ""
 
     @property
     def metric(self) -> Literal["rmse", "accuracy"]:
@@ -75,6 +99,16 @@ class Task:
         """The name on the command line: `adult`, `why/wine`."""
         own_name = self.benchmark == "default"
         return self.name if own_name else f"{self.benchmark}/{self.name}"
+
+    @property
+    def has_split_file(self) -> bool:
+        """Whether the parts are read from a file; else `own_split` makes them."""
+        return self.official or self.benchmark == "why"
+
+    @property
+    def split_column(self) -> str:
+        """The column of the split file."""
+        return "part" if self.benchmark == "default" else f"split{self.split}"
 
     def column_kinds(self, frame: pd.DataFrame) -> dict[str, Kind]:
         """Return the kinds of columns that would otherwise be guessed wrongly."""
@@ -103,101 +137,6 @@ class Parts:
     test: Part
 
 
-def _default(
-    name: str,
-    kind: Literal["regression", "classification"],
-    batch_size: int,
-    cost: float,
-    **more: Any,
-) -> Task:
-    return Task(name, "default", kind, name, batch_size, cost, **more)
-
-
-# Churn has one numeric column less than the paper's copy, which does not name it.
-DEFAULT = (
-    _default("california", "regression", 256, 36, official=True),
-    _default("house", "regression", 256, 42, official=True),
-    _default("adult", "classification", 256, 46, official=True, binary_text=("sex",)),
-    _default("churn", "classification", 256, 8, binary_text=("Gender",)),
-    _default("diamond", "regression", 512, 84, scale=3989.40),
-    _default("otto", "classification", 512, 58, normalization="none"),
-    _default("black-friday", "regression", 512, 303, scale=5082.27),
-    _default("covtype", "classification", 1024, 2353),
-)
-
-# Name, group in the published names, splits, batch size, published seconds.
-_WHY: tuple[tuple[str, str, int, int, float], ...] = (
-    ("bank-marketing", "classif-num-medium", 3, 256, 26),
-    ("kdd_ipums_la_97-small", "classif-num-medium", 3, 64, 19),
-    ("wine", "classif-num-medium", 5, 32, 16),
-    ("jannis-part", "classif-num-large", 1, 256, 66),
-    ("compass", "classif-cat-medium", 2, 256, 32),
-    ("electricity", "classif-cat-medium", 1, 256, 168),
-    ("rl", "classif-cat-medium", 3, 64, 34),
-    ("covertype", "classif-cat-large", 1, 256, 176),
-    ("Ailerons", "regression-num-medium", 3, 256, 37),
-    ("california", "regression-num-medium", 1, 256, 57),
-    ("elevators", "regression-num-medium", 2, 256, 16),
-    ("fifa", "regression-num-medium", 2, 256, 42),
-    ("house_16H", "regression-num-medium", 1, 256, 24),
-    ("houses", "regression-num-medium", 1, 256, 67),
-    ("isolet-part", "regression-num-medium", 3, 128, 17),
-    ("medical_charges", "regression-num-medium", 1, 256, 54),
-    ("wine_quality", "regression-num-medium", 3, 128, 18),
-    ("analcatdata_supreme", "regression-cat-medium", 5, 64, 21),
-    ("Bike_Sharing_Demand", "regression-cat-medium", 2, 256, 36),
-    ("Mercedes_Benz_Greener_Manufacturing", "regression-cat-medium", 5, 64, 11),
-    ("OnlineNewsPopularity", "regression-cat-medium", 1, 256, 12),
-    ("black_friday", "regression-cat-large", 1, 256, 167),
-    ("diamonds", "regression-cat-large", 1, 256, 170),
-)
-_WITHOUT_NUMBERS = {"Mercedes_Benz_Greener_Manufacturing"}
-# Other rows, another split or fewer columns than in the paper.
-_NOT_COMPARABLE = {"isolet-part", "jannis-part", "black_friday", "OnlineNewsPopularity"}
-
-WHY = tuple(
-    Task(
-        name=name,
-        benchmark="why",
-        kind="classification" if group.startswith("classif") else "regression",
-        published=f"why/{group}-{split}-{name.removesuffix('-part')}",
-        batch_size=batch_size,
-        cost=cost,
-        split=split,
-        official=name not in _NOT_COMPARABLE,
-        normalization="none" if name in _WITHOUT_NUMBERS else "quantile",
-        comparable=name not in _NOT_COMPARABLE,
-    )
-    for name, group, n_splits, batch_size, cost in _WHY
-    for split in range(n_splits)
-)
-
-TASKS = DEFAULT + WHY
-
-
-def select(
-    labels: Sequence[str] | None = None, benchmark: str | None = None
-) -> list[Task]:
-    """Return the tasks with these labels, all splits, or those of a benchmark.
-
-    A benchmark, which may be "all", leaves out the tables that cannot be compared.
-
-    >>> [(task.name, task.split) for task in select(["why/rl"])]
-    [('rl', 0), ('rl', 1), ('rl', 2)]
-    """
-    if labels is None:
-        wanted = BENCHMARKS if benchmark in (None, "all") else (benchmark,)
-        return [t for t in TASKS if t.benchmark in wanted and t.comparable]
-    known = list(dict.fromkeys(task.label for task in TASKS))
-    unknown = [label for label in labels if label not in known]
-    if unknown:
-        raise DataError(
-            f"a task must be one of {', '.join(known)}; however, these came:"
-            f" {', '.join(unknown)}"
-        )
-    return [task for task in TASKS if task.label in labels]
-
-
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     """Return the folder of the tables, by default the one named in TABR_DATA."""
     chosen = folder or os.environ.get(FOLDER_VARIABLE)
@@ -209,26 +148,73 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     return Path(chosen)
 
 
+def present(tasks: Iterable[Task], folder: Path) -> tuple[list[Task], list[Task]]:
+    """Return the tasks that a folder has the tables of, and those that it lacks."""
+    there: list[Task] = []
+    absent: list[Task] = []
+    for task in tasks:
+        (absent if _lacks(task, folder) else there).append(task)
+    return there, absent
+
+
 def check_files(tasks: Iterable[Task], folder: Path | None) -> None:
     """Refuse, in one sentence, a folder that lacks tables or splits of the tasks."""
-    ours = [task for task in tasks if task.own is None]
-    if not ours:
+    needed = [task for task in dict.fromkeys(tasks) if task.own is None]
+    if not needed:
         return
     folder = data_folder(folder)
-    needed = dict.fromkeys(path for task in ours for path in _files(task, folder))
-    absent = [str(path.relative_to(folder)) for path in needed if not path.is_file()]
-    if absent:
+    lacking = {task: what for task in needed if (what := _lacks(task, folder))}
+    if lacking:
+        absent = dict.fromkeys(name for what in lacking.values() for name in what)
         raise DataError(
             f"the folder {folder} must hold the tables of the tasks, however it lacks"
-            f" {', '.join(absent)}: pass another --data or set {FOLDER_VARIABLE}"
+            f" {', '.join(absent)}: pass another --data or set {FOLDER_VARIABLE}, or"
+            f" {how_to_get(lacking)}"
         )
 
 
-def _files(task: Task, folder: Path) -> list[Path]:
-    """The table and, where there is one, its split."""
+def how_to_get(tasks: Iterable[Task]) -> str:
+    """Tell where tables come from.
+
+    >>> how_to_get([Task("a", "why", "regression", "", 1, 1, origin=Origin(openml=7))])
+    'run `python -m tabr.bench fetch why/a`'
+    """
+    origins = {task.label: task.origin for task in tasks}
+    fetched = [label for label, origin in origins.items() if origin.openml]
+    ways = [f"run `python -m tabr.bench fetch {' '.join(fetched)}`"] if fetched else []
+    ways += [
+        f"take {label} from {origin.place}"
+        for label, origin in origins.items()
+        if not origin.openml
+    ]
+    return ", ".join(ways)
+
+
+def files_of(task: Task, folder: Path) -> list[Path]:
+    """Return the paths of the table and, where it has one, of its split."""
     table = folder / f"{task.label}.parquet"
-    has_split = task.official or task.benchmark == "why"
-    return [table, table.with_suffix(".split.parquet")] if has_split else [table]
+    split = table.with_suffix(".split.parquet")
+    return [table, split] if task.has_split_file else [table]
+
+
+def _lacks(task: Task, folder: Path) -> list[str]:
+    """What a run of the task would miss in a folder."""
+    table, *splits = files_of(task, folder)
+    absent = [path for path in (table, *splits) if not path.is_file()]
+    names = [path.relative_to(folder).as_posix() for path in absent]
+    if splits and not absent and not _has_training_rows(splits[0], task.split_column):
+        # A folder may have the validation and test rows alone.
+        names.append(f"training rows of {task.split_column} in {splits[0].name}")
+    return names
+
+
+def _has_training_rows(path: Path, column: str) -> bool:
+    known = column in pq.read_schema(path).names
+    return known and bool((_parts(path, column) == "train").any())
+
+
+def _parts(path: Path, column: str) -> NDArray[Any]:
+    return pd.read_parquet(path, columns=[column])[column].to_numpy(object)
 
 
 def load(task: Task, folder: str | os.PathLike[str] | None = None) -> Parts:
@@ -242,12 +228,11 @@ def load(task: Task, folder: str | os.PathLike[str] | None = None) -> Parts:
         return _load_own(task, task.own)
     path = data_folder(folder)
     check_files([task], path)
-    table, *split = _files(task, path)
+    table, *split = files_of(task, path)
     frame = pd.read_parquet(table)
     y = frame.pop("target").to_numpy()
     if split:
-        column = "part" if task.benchmark == "default" else f"split{task.split}"
-        parts = pd.read_parquet(split[0], columns=[column])[column].to_numpy(object)
+        parts = _parts(split[0], task.split_column)
     else:
         parts = own_split(y, stratified=task.kind == "classification", seed=task.split)
     if len(parts) != len(frame):

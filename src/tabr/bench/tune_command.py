@@ -20,6 +20,7 @@ from tabr.bench.running import (
     folder_of,
     place_of,
     positive,
+    runnable,
     tasks_of,
     team_of,
 )
@@ -62,6 +63,7 @@ def add_tune(commands: Any) -> None:
 def _tune(options: argparse.Namespace) -> int:
     require("optuna", extra="tune")
     tasks, folder = tasks_of(options), folder_of(options)
+    tasks = runnable(tasks, options, folder)
     names = list(dict.fromkeys(options.methods.split(",")))
     for name in names:
         check_method(name)
@@ -125,7 +127,7 @@ def found_text(choice: Mapping[str, Any], task: Task) -> str:
 def constructor(params: Mapping[str, Any], method: str, task: Task) -> str:
     """Write the call that makes the estimator of a choice.
 
-    >>> from tabr.bench.tasks import select
+    >>> from tabr.bench.catalog import select
     >>> constructor({"width": 96}, "tabr-s", select(["adult"])[0])
     "TabRClassifier(mode='paper', width=96)"
     """

@@ -9,8 +9,8 @@ import torch
 
 from tabr.bench.baselines import METHODS, Setting
 from tabr.bench.baselines.neural import NeuralMethod, Schema
+from tabr.bench.catalog import select
 from tabr.bench.configs import parameters
-from tabr.bench.tasks import select
 from tabr.rows import Rows
 
 SCHEMAS = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tabr.bench.catalog import TASKS
 from tabr.bench.paper.scores import Model, place, read_ensembles, read_results
-from tabr.bench.tasks import TASKS
 
 from .made import keep, publish
 

@@ -97,5 +97,6 @@ def test_sets_without_a_table_are_not_missed(tmp_path: Path) -> None:
     names = ("otto", "microsoft", "house")
     publish(tmp_path, {(name, "MLP", "single"): (1.0, 0.1) for name in names})
     keep(tmp_path, "house", "mlp-tuned", [1.0])
+    keep(tmp_path, "otto", "knn-tuned", [1.0])  # so its table is at hand
     grid = fill(read_results(tmp_path), ROWS, names)
     assert not_run(grid) == "Not run: MLP on otto."

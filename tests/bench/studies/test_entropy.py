@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 import torch
 
+from tabr.bench.catalog import select
 from tabr.bench.studies.entropy import entropy, mean_entropy
 from tabr.bench.studies.units import Model, make_method
-from tabr.bench.tasks import load, select
+from tabr.bench.tasks import load
 from tabr.explanation import NeighborTable
 from tabr.rows import Rows
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tabr.bench.catalog import select
 from tabr.bench.studies import run_study
 from tabr.bench.studies.freeze import AFTER, freeze
 from tabr.bench.studies.units import make_method
-from tabr.bench.tasks import load, select
+from tabr.bench.tasks import load
 
 from ..tables import TINY, write_california
 

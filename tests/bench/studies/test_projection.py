@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tabr.bench.baselines.tabr import TabRMethod
+from tabr.bench.catalog import select
 from tabr.bench.protocol import score_of
 from tabr.bench.studies.projection import (
     N_RANDOM,
@@ -21,7 +22,7 @@ from tabr.bench.studies.projection import (
     random_directions,
 )
 from tabr.bench.studies.units import make_method
-from tabr.bench.tasks import Parts, load, select
+from tabr.bench.tasks import Parts, load
 from tabr.network import Difference, NumberLabel, TabR
 from tabr.rows import Rows
 

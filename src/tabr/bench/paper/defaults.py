@@ -10,21 +10,20 @@ from tabr.bench.paper.duels import OUTCOMES, TREES, Match, match, record_text
 from tabr.bench.paper.grid import SETS
 from tabr.bench.paper.scores import Kind, Model, Results
 from tabr.bench.paper.text import DASH, absence, figure, title
-from tabr.bench.tasks import TASKS
 
 CHALLENGER = Model("tabr-s", "default")
 
 
-def comparable_sets() -> list[str]:
-    """Return the sets of both benchmarks whose figures can be compared."""
-    labels = {task.label for task in TASKS if task.comparable}
+def comparable_sets(results: Results) -> list[str]:
+    """Return the sets of both benchmarks with runs of ours."""
+    labels = results.at_hand
     second = sorted(filter(_second, labels), key=str.lower)
     return [label for label in SETS if label in labels] + second
 
 
 def default_matches(results: Results, kind: Kind) -> dict[str, Match]:
     """Let TabR-S meet each library of trees on all sets that can be compared."""
-    sets = comparable_sets()
+    sets = comparable_sets(results)
     return {
         tree: match(results, CHALLENGER, Model(method, "default"), kind, sets)
         for tree, method in TREES.items()
@@ -66,7 +65,7 @@ def set_rows(results: Results, kind: Kind) -> list[list[str]]:
     """Return a line for each set: all scores of ours, and who won on either side."""
     found = default_matches(results, kind)
     rows = []
-    for label in comparable_sets():
+    for label in comparable_sets(results):
         cell = results.ours.cell(CHALLENGER, kind, label)
         row = [title(results, label), figure(cell.score) if cell else DASH]
         for tree, method in TREES.items():
@@ -92,7 +91,7 @@ def not_run(results: Results, kind: Kind) -> str:
     models |= {tree: Model(method, "default") for tree, method in TREES.items()}
     run = {name: results.ours.labels(model, kind) for name, model in models.items()}
     absent = {
-        name: [label for label in comparable_sets() if label not in labels]
+        name: [label for label in comparable_sets(results) if label not in labels]
         for name, labels in run.items()
     }
     return absence(absent, [name for name, labels in run.items() if labels])
@@ -105,7 +104,7 @@ def to_frame(results: Results, kinds: Sequence[Kind]) -> pd.DataFrame:
         for tree, found in default_matches(results, kind).items():
             ours = {duel.label: duel for duel in found.ours}
             published = {d.label: d for d in [*found.every, *found.same]}
-            for label in comparable_sets():
+            for label in comparable_sets(results):
                 line: dict[str, object] = {"set": label, "against": tree, "kind": kind}
                 line["metric"] = results.metrics[label]
                 for name, side in (("ours", ours), ("published", published)):

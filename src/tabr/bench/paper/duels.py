@@ -10,7 +10,6 @@ import pandas as pd
 from tabr.bench.paper.scores import Cell, Kind, Model, Results, Scores
 from tabr.bench.paper.text import DASH
 from tabr.bench.ranking import Record, duel, record
-from tabr.bench.tasks import TASKS
 
 TREES = {"XGBoost": "xgboost", "CatBoost": "catboost", "LightGBM": "lightgbm"}
 OUTCOMES = {1: "win", 0: "tie", -1: "loss"}
@@ -181,9 +180,8 @@ def to_frame(results: Results, kind: Kind) -> pd.DataFrame:
 
 
 def not_ours(results: Results) -> list[str]:
-    """Return the published sets that our tables do not have as the paper has them."""
-    comparable = {task.label for task in TASKS if task.comparable}
-    return [label for label in second_sets(results) if label not in comparable]
+    """Return the published sets that nothing of ours can be compared on."""
+    return [label for label in second_sets(results) if label not in results.at_hand]
 
 
 def not_run(results: Results, kind: Kind) -> str:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from tabr.bench.catalog import TASKS
 from tabr.bench.paper.scores import Cell, Kind, Model, Results
 from tabr.bench.ranking import duel, ranks
-from tabr.bench.tasks import DEFAULT
 
 # The paper's order: by the number of rows.
 SETS = (
@@ -28,8 +28,7 @@ SETS = (
     "covtype",
     "microsoft",
 )
-OURS = {task.label for task in DEFAULT}  # tables that the benchmark has
-OFFICIAL = {task.label for task in DEFAULT if task.official}  # the paper's own splits
+OFFICIAL = {task.label for task in TASKS if task.official}  # the paper's own splits
 STDS = 2.0  # published standard deviations within which a mean may lie
 _ROUNDING = 5e-7  # published figures have six decimals
 

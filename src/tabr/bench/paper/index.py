@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tabr.bench.paper import coverage, defaults, duels, steps, tables, times
-from tabr.bench.paper.grid import OURS, SETS, STDS, Grid, comparisons
+from tabr.bench.paper.grid import SETS, STDS, Grid, comparisons
 from tabr.bench.paper.scores import Results
 from tabr.bench.paper.text import table
 
@@ -47,12 +47,12 @@ Methods without any run: {never}.
 
 def to_markdown(results: Results) -> str:
     """Return the first page."""
-    absent = ", ".join(label for label in SETS if label not in OURS)
+    absent = ", ".join(label for label in SETS if label not in results.at_hand)
     header = ["model", "hardware", "seeds, first", "second", "ensembles, first"]
     header.append("second")
     return _INDEX.format(
         contents=table(["page", "of the paper", "in short"], _contents(results), 3),
-        absent=f"We have no tables of {absent}.",
+        absent=f"Nothing was run on {absent}: their tables are not at hand.",
         coverage=table(header, coverage.rows(results), 2),
         never=", ".join(f"`{name}`" for name in coverage.never_run(results)) or "none",
     )

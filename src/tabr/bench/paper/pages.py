@@ -85,8 +85,8 @@ Win / tie / loss of a model against boosted trees over the sets of the second be
 (Grinsztajn et al.), tuned against tuned and default against default. Beside ours: the
 published runs on the same sets and splits, on how many sets the outcome is the same,
 the published runs on all {n_published} sets that they cover, and what the paper says of
-its own {n_paper}. Of these {n_published} our tables lack, or do not have as the paper
-has them: {absent}.
+its own {n_paper}. Of these {n_published} nothing was run that could be compared on
+{absent}: their tables are not at hand, or not as the paper has them.
 
 ## Single models over the years
 

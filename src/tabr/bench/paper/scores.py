@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from tabr.bench.baselines import METHODS
+from tabr.bench.catalog import BENCHMARKS, TASKS
 from tabr.bench.protocol import Result, read
 from tabr.bench.ranking import Score, pooled
 from tabr.bench.report import read_published
-from tabr.bench.tasks import BENCHMARKS, TASKS
 
 Kind = Literal["single", "ensemble"]
 KINDS: tuple[Kind, ...] = ("ensemble", "single")  # the paper's tables come first
@@ -22,8 +22,6 @@ _PUBLISHED_KINDS: Mapping[str, Kind] = {"single": "single", "ensemble of 5": "en
 _CONFIGS = ("tuned", "default")
 # Where the published SAINT was repaired, the paper shows the repaired one.
 _OTHER_NAMES = {"SAINT (fixed)": "saint"}
-# The paper's sets of which we have no table.
-_NO_TABLE = {"higgs-small": "accuracy", "weather-small": "rmse", "microsoft": "rmse"}
 _SECOND = re.compile(r"why/(?:classif|regression)-\w+-\w+-(\d+)-(.+)")
 
 
@@ -92,6 +90,11 @@ class Results(NamedTuple):
     published: Scores
     metrics: Mapping[str, str]
 
+    @property
+    def at_hand(self) -> set[str]:
+        """The sets with runs of ours: the others may lack a table here."""
+        return {label for _, _, label in self.ours.parts}
+
     def larger_is_better(self, label: str) -> bool:
         """Tell whether a larger score of a set is better."""
         return self.metrics[label] == "accuracy"
@@ -102,7 +105,7 @@ def read_results(out: Path) -> Results:
     published, metrics = _published(out)
     runs: dict[Kind, Iterable[Result]]
     runs = {"single": read_singles(out), "ensemble": read_ensembles(out)}
-    metrics |= _NO_TABLE | {task.label: task.metric for task in TASKS}
+    metrics |= {task.label: task.metric for task in TASKS}
     return Results(_ours(runs), published, metrics)
 
 

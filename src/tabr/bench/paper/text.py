@@ -9,7 +9,6 @@ from typing import Literal
 
 from tabr.bench.paper.grid import (
     OFFICIAL,
-    OURS,
     STDS,
     Grid,
     Rank,
@@ -65,7 +64,7 @@ def figure(score: Score) -> str:
 def title(results: Results, label: str) -> str:
     """Write a set above its column: its direction, and a star for a split of ours."""
     arrow = "↑" if results.larger_is_better(label) else "↓"
-    star = "" if label in OFFICIAL or label not in OURS else "\\*"
+    star = "" if label in OFFICIAL else "\\*"
     return f"{label}{star} {arrow}"
 
 
@@ -202,7 +201,7 @@ def not_run(grid: Grid) -> str:
         row.name: [
             label
             for label in grid.sets
-            if label in OURS
+            if label in grid.results.at_hand
             and row.name in grid.published[label]
             and row.name not in grid.ours[label]
         ]

@@ -11,8 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tabr import TabRRegressor
+from tabr.bench.catalog import select
 from tabr.bench.studies.units import Model, Record, Unit, loader
-from tabr.bench.tasks import Task, select
+from tabr.bench.tasks import Task
 from tabr.metrics import rmse
 
 EARTH_KM = 6371.0

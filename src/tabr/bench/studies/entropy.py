@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from tabr.bench.catalog import select
 from tabr.bench.configs import Config, has_tuned
 from tabr.bench.protocol import score_of
 from tabr.bench.studies.units import Record, Unit, loader, make_method
-from tabr.bench.tasks import Task, select
+from tabr.bench.tasks import Task
 from tabr.explanation import NeighborTable
 
 TABLES = ("churn", "california", "house", "adult", "diamond", "otto")

@@ -8,9 +8,10 @@ from functools import cache, partial
 from pathlib import Path
 
 from tabr.bench.baselines.tabr import TabRMethod
+from tabr.bench.catalog import select
 from tabr.bench.protocol import score_of
 from tabr.bench.studies.units import Record, Unit, loader, make_method
-from tabr.bench.tasks import Task, select
+from tabr.bench.tasks import Task
 
 TABLES = ("california", "diamond", "black-friday", "covtype")
 OTHERS = ("churn", "house", "adult", "otto")

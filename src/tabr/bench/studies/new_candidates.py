@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tabr.bench.catalog import select
 from tabr.bench.studies.through_time import by_time
 from tabr.bench.studies.units import Record, Unit, estimator_for, plain_score
-from tabr.bench.tasks import load, select
+from tabr.bench.tasks import load
 
 Labelled = tuple[pd.DataFrame, NDArray[Any]]
 

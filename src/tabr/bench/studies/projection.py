@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tabr.bench.catalog import select
 from tabr.bench.protocol import score_of
 from tabr.bench.studies.units import Model, Record, Unit, loader, make_method
-from tabr.bench.tasks import Task, select
+from tabr.bench.tasks import Task
 from tabr.network import NumberLabel, TabR
 
 TABLES = ("california", "house", "diamond", "black-friday")

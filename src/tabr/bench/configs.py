@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tabr.bench.baselines import METHODS
-from tabr.bench.catalog import DEFAULT
+from tabr.bench.catalog import TASKS
 from tabr.bench.tasks import Task
 from tabr.frames import DataError
 
@@ -60,7 +60,7 @@ def _published() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def extract_configs(
-    source: Path, target: Path = _FILE, tasks: Iterable[Task] = DEFAULT
+    source: Path, target: Path = _FILE, tasks: Iterable[Task] = TASKS
 ) -> int:
     """Translate the published tuned configurations of our sets; return their number."""
     every = json.loads(source.read_text("utf-8"))
@@ -71,6 +71,7 @@ def extract_configs(
             if entry.published in every.get(task.published, {})
         }
         for task in tasks
+        if task.published in every
     }
     # One line a configuration, so that a change can be read.
     lines = [

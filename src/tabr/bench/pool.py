@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from tabr.bench.baselines import METHODS
 from tabr.bench.configs import has_tuned
+from tabr.bench.progress import Progress, Summary
 from tabr.bench.protocol import (
     DEFAULT_PLAN,
     Plan,
@@ -61,16 +62,6 @@ class Item:
         if said is not None:
             write_predictions(said, self.path(out))
         write(result, self.path(out))
-
-
-@dataclass
-class Summary:
-    """How the work went, in numbers of items."""
-
-    n_before: int  # were done before
-    n_done: int = 0
-    n_failed: int = 0
-    n_left: int = 0
 
 
 def items_of(
@@ -136,10 +127,10 @@ def run_all(
     todo = [item for item in items if not item.is_done(out)]
     todo.sort(key=lambda item: -item.task.cost)  # stable: seeds of a task stay together
     check_files((item.task for item in todo), folder)
-    progress = _Progress(todo, n_before=len(items) - len(todo))
     waiting = deque(todo)
-    start, remaining = time.monotonic(), countdown(budget_seconds)
     n_workers = min(place.workers, len(waiting))
+    progress = Progress(todo, len(items) - len(todo), n_workers)
+    start, remaining = time.monotonic(), countdown(budget_seconds)
     if team is None:
         team = partial(ProcessTeam, folder=folder, place=place)
     if n_workers == 0:
@@ -158,50 +149,3 @@ def run_all(
                     answer = answer[0]
                 progress.report(item, answer)
     return progress.close(time.monotonic() - start)
-
-
-@dataclass
-class _Progress:
-    """Counts what is done and prints a line for each item."""
-
-    left: list[Item]
-    n_before: int
-    start: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
-        self.summary = Summary(self.n_before, n_left=len(self.left))
-        self.total = self.todo = sum(item.task.cost for item in self.left)
-        _say(f"{len(self.left)} to do, {self.n_before} done before")
-
-    def report(self, item: Item, answer: Result | Failure) -> None:
-        """Take note of an item that has ended."""
-        self.summary.n_left -= 1
-        self.todo -= item.task.cost
-        pace = (time.monotonic() - self.start) / max(self.total - self.todo, 1e-9)
-        left = f"{self.summary.n_left} left"
-        if self.summary.n_left:
-            left += f", about {pace * self.todo:.0f} s at this pace"
-        if isinstance(answer, Failure):
-            self.summary.n_failed += 1
-            _say(f"{item}: FAILED, {answer.reason}; {left}")
-            return
-        self.summary.n_done += 1
-        known = answer.best_epoch is not None
-        best = f" best epoch {answer.best_epoch}" if known else " no epochs"
-        _say(
-            f"{item}: {item.task.metric} {answer.test:.6g} (val {answer.val:.6g}),"
-            f"{best}, {answer.seconds:.1f} s; {left}"
-        )
-
-    def close(self, seconds: float) -> Summary:
-        """Print and return the summary."""
-        s = self.summary
-        _say(
-            f"{s.n_done} done, {s.n_failed} failed, {s.n_left} left,"
-            f" {s.n_before} done before, in {seconds:.0f} s"
-        )
-        return s
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)

@@ -120,7 +120,7 @@ class _Service:
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """Look after a shared store while the app runs; in the end compact and close."""
+        """Look after a shared store while the app runs; then compact and close."""
         look = asyncio.create_task(self._keep_up())
         self.ready = True
         try:

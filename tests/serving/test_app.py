@@ -250,12 +250,13 @@ def test_a_store_that_fails_is_said_and_the_service_goes_on(client, memory, rows
     append = memory.store.append
 
     def full(*arguments, **more):
-        raise StoreError("the disk is full, and nothing was changed")
+        raise StoreError("/secret/path is full, and nothing was changed")
 
     memory.store.append = full
     body = {"rows": rows[:1], "labels": [1.0]}
     answer = client.post("/v1/candidates", json=body)
-    assert answer.status_code == 503 and "disk is full" in answer.json()["detail"]
+    assert answer.status_code == 503 and "try again later" in answer.json()["detail"]
+    assert "secret" not in answer.text
     assert client.post("/v1/predict", json={"rows": rows[:1]}).status_code == 200
     memory.store.append = append
     assert client.post("/v1/candidates", json=body).json()["ids"] == [120]

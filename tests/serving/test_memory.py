@@ -159,6 +159,19 @@ def test_two_memories_of_one_store_agree(memory: Memory):
     other.close()
 
 
+def test_who_did_not_see_a_compaction_goes_on(memory: Memory):
+    other, late = reopened(memory), reopened(memory)
+    rows = memory.schema.to_rows(houses(3, seed=7)[0])
+    memory.add(rows[:1], [1.0])
+    memory.compact()
+    assert other.add(rows[1:2], [2.0]).ids == [121]
+    assert late.catch_up() == 1 and late.version == other.version
+    asked, _ = houses(6, seed=9)
+    np.testing.assert_allclose(predictions(late, asked), predictions(other, asked))
+    other.close()
+    late.close()
+
+
 def test_a_store_of_another_model_is_refused(memory: Memory, classifier_file: Path):
     with pytest.raises(DataError, match="serve that file, or give another store"):
         Memory(classifier_file, memory.path.with_name("store"), "cpu")

@@ -277,7 +277,7 @@ class Memory:
                 prepared.append(trial)
                 return kind, payload, {"ids": ids}
 
-            how = {"key": key, "fingerprint": fingerprint}
+            how: dict[str, Any] = {"key": key, "fingerprint": fingerprint}
             try:
                 change, is_new = self.store.append(make, after=self.applied, **how)
             except Behind:  # another service has compacted

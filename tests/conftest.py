@@ -2,6 +2,8 @@
 
 import os
 
+from .databases import postgres as postgres
+
 try:
     from hypothesis import settings
 except ModuleNotFoundError:  # a GPU machine may have pytest alone

@@ -94,6 +94,7 @@ def save(model: Any, path: AnyPath) -> None:
         "estimator": type(model).__name__,
         "params": params,
         "named": hasattr(model, "feature_names_in_"),
+        "target_name": model.target_name_,
         "columns": columns,
         "next_id": candidates.next_id,
         "preprocessor": preprocessor,
@@ -246,6 +247,9 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
     model.preprocessor_, model.target_ = preprocessor, target
     model.calibration_ = _calibration(group("calibration"))
     model.n_features_in_ = frame.shape[1]
+    name = header["target_name"]
+    _check(name is None or isinstance(name, str), "the name of its target is no text")
+    model.target_name_ = name
     if header["named"]:
         model.feature_names_in_ = np.asarray(list(frame.columns), dtype=object)
     return model

@@ -33,6 +33,7 @@ from tabr.cli.fit import fit
 from tabr.cli.memory import add, remove
 from tabr.cli.messages import Commands, Mistake, common, debug, say, show, show_json
 from tabr.cli.report import report
+from tabr.cli.serve import serve
 
 rows_option = click.option(
     "--rows", metavar="0,5,7", help="Which rows, from 0.  [default: all]"
@@ -72,6 +73,7 @@ main.add_command(remove)
 main.add_command(report)
 main.add_command(bench)
 main.add_command(tune)
+main.add_command(serve)
 
 
 @main.command()

@@ -1,0 +1,1 @@
+"""A fitted model as a service: predictions, explanations and a durable memory."""

@@ -1,0 +1,130 @@
+"""Start the service: what it needs, where it listens, and what it says of itself."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+from pathlib import Path
+
+import uvicorn
+
+from tabr.frames import DataError
+from tabr.serving.app import create_app
+from tabr.serving.guards import Limits, Tokens
+from tabr.serving.memory import Memory
+
+TOKEN, READ_TOKEN = "TABR_TOKEN", "TABR_READ_TOKEN"
+SHORTEST = 16  # characters of a token
+MOST_CONNECTIONS = 512
+
+
+def read_tokens(write: Path | None = None, read: Path | None = None) -> Tokens:
+    """Return the tokens of files, else of environment variables."""
+    return Tokens(_token(write, TOKEN), _token(read, READ_TOKEN))
+
+
+def _token(path: Path | None, variable: str) -> str | None:
+    text = path.read_text("utf-8") if path is not None else os.environ.get(variable)
+    if text is None:
+        return None
+    token = text.strip()
+    source = str(path) if path is not None else variable
+    if len(token) < SHORTEST or not token.isascii() or " " in token:
+        raise DataError(
+            f"a token must have at least {SHORTEST} characters of ASCII without spaces,"
+            f" however the one in {source} has not: `openssl rand -hex 32` makes one"
+        )
+    return token
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach an address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def serve(
+    path: Path,
+    *,
+    store: str | Path | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    tokens: Tokens | None = None,
+    limits: Limits | None = None,
+    device: str | None = None,
+) -> None:
+    """Serve a model file until the process is asked to end.
+
+    Args:
+        path: The model file.
+        store: Where changes are kept: a folder, or a postgresql:// address; None is a
+            folder beside the model.
+        host: Where to listen.
+        port: Likewise; 0 is any free one.
+        tokens: Who may do what; without tokens only this machine may ask.
+        limits: How much a request may ask for.
+        device: Where to compute.
+    """
+    tokens = tokens or Tokens()
+    if not tokens.needed and not is_loopback(host):
+        raise DataError(
+            f"without a token the service may listen on this machine alone, however"
+            f" {host} can be reached by others: set {TOKEN} or use --token-file"
+        )
+    place = path.with_name(f"{path.name}.memory") if store is None else store
+    memory = Memory(path, place, device)
+    app = create_app(memory, tokens, limits)
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=15,
+        h11_max_incomplete_event_size=64 << 10,
+        timeout_graceful_shutdown=10,
+    )
+    server = _Server(config)
+    server.message = _message(memory, tokens)
+    server.run()
+
+
+def _message(memory: Memory, tokens: Tokens) -> str:
+    about = memory.about()
+    who = "a token is needed" if tokens.needed else "no token: this machine alone"
+    return (
+        f"{about['n_candidates']:,} candidates, version {about['version']}; {who}."
+        " Page at /, API at /docs; ctrl-c ends it"
+    )
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens once it does."""
+
+    message = ""
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        """Begin to listen."""
+        await super().startup(sockets)  # type: ignore[arg-type]
+        for server in getattr(self, "servers", []):
+            for socket in server.sockets:
+                host, port = socket.getsockname()[:2]
+                print(f"http://{host}:{port}  {self.message}", flush=True)
+
+
+def log_requests() -> None:
+    """Write a line for each request to stderr, without contents."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
+    logging.getLogger("tabr.serving").setLevel(logging.INFO)

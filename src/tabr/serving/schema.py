@@ -1,0 +1,138 @@
+"""The columns of a model as data: for checks of requests, for the page, for tables."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from tabr.frames import Kind
+from tabr.report.places import Coordinates, find_coordinates
+
+MOST_LEVELS = 50  # offered to choose from
+Cell = Literal["number", "flag", "text"]
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ColumnInfo:
+    """A column of the rows that a model takes.
+
+    Attributes:
+        name: Its name.
+        kind: How the model reads it; None if only a rule does.
+        cell: What a cell is in JSON. A date is text.
+        levels: Values to choose from, the most frequent first; None for numbers.
+        low: The smallest number; None for others.
+        high: The largest.
+        median: The middle one.
+        example: A value.
+    """
+
+    name: str
+    kind: Kind | None
+    cell: Cell
+    levels: tuple[Any, ...] | None
+    low: float | None
+    high: float | None
+    median: float | None
+    example: Any
+
+
+class Schema:
+    """What a row must hold, and how rows become a table."""
+
+    def __init__(self, model: Any) -> None:
+        """Read it off a fitted model and its candidates."""
+        frame: pd.DataFrame = model.candidates_.frame
+        kinds: Mapping[str, Kind] = model.preprocessor_.kinds_
+        by_rule = () if model.candidates is None else model.candidates.columns
+        names = [n for n in frame.columns if n in kinds or n in set(by_rule)]
+        self.columns = [_describe(frame[name], kinds.get(name)) for name in names]
+        # Columns that nothing reads may come, too, as they do in tables.
+        self.others = [str(n) for n in frame.columns if n not in set(names)]
+        self.place: Coordinates | None = find_coordinates(frame, kinds)
+        self._dtypes = {str(name): dtype for name, dtype in frame.dtypes.items()}
+
+    def to_frame(self, rows: Sequence[Row]) -> pd.DataFrame:
+        """Return rows as a table; what a row does not have is missing."""
+        table: dict[str, Any] = {}
+        for column in self.columns:
+            cells = [row.get(column.name) for row in rows]
+            table[column.name] = _series(cells, column, self._dtypes[column.name])
+        return pd.DataFrame(table)
+
+    def to_rows(self, frame: pd.DataFrame) -> list[dict[str, Any]]:
+        """Return a table as rows of plain values, the model's own columns."""
+        names = [column.name for column in self.columns]
+        return plain_rows(frame[[name for name in names if name in frame]])
+
+
+def _describe(series: pd.Series[Any], kind: Kind | None) -> ColumnInfo:
+    known = series.dropna()
+    is_flag = pd.api.types.is_bool_dtype(series.dtype)
+    is_number = pd.api.types.is_numeric_dtype(series.dtype) and not is_flag
+    cell: Cell = "flag" if is_flag else "number" if is_number else "text"
+    levels: tuple[Any, ...] | None = None
+    low = high = median = None
+    if kind in ("binary", "categorical"):
+        levels = tuple(plain(v) for v in known.value_counts().index[:MOST_LEVELS])
+    elif cell == "number" and len(known):
+        values = known.to_numpy(np.float64)
+        low, high = float(values.min()), float(values.max())
+        median = float(np.median(values))
+    example = plain(known.iloc[len(known) // 2]) if len(known) else None
+    return ColumnInfo(str(series.name), kind, cell, levels, low, high, median, example)
+
+
+def _series(cells: list[Any], column: ColumnInfo, dtype: Any) -> pd.Series[Any]:
+    """Return cells as a series of the sort that the model was fitted on."""
+    if column.cell == "number":
+        return pd.Series([math.nan if v is None else v for v in cells], dtype=float)
+    if pd.api.types.is_datetime64_any_dtype(dtype):
+        return pd.Series(pd.to_datetime(pd.Series(cells), errors="coerce", utc=False))
+    return pd.Series(cells, dtype=object)
+
+
+def plain(value: Any) -> Any:
+    """Return a cell as JSON has it; None if it is missing or not finite.
+
+    >>> plain(np.float64(1.5)), plain(np.nan), plain(pd.Timestamp("2024-05-31"))
+    (1.5, None, '2024-05-31T00:00:00')
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or value is pd.NaT or value is pd.NA:
+        return None
+    if isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, datetime.datetime | datetime.date):
+        return value.isoformat()
+    return str(value)
+
+
+def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return a table as rows of plain values."""
+    names = [str(name) for name in frame.columns]
+    columns = [plain_list(frame[name]) for name in frame.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def plain_list(values: Iterable[Any]) -> list[Any]:
+    """Return values as JSON has them.
+
+    >>> plain_list(np.array([0.1, np.nan], dtype=np.float32))
+    [0.1, None]
+    """
+    dtype = getattr(values, "dtype", None)
+    if dtype == np.float32:  # as short as it was written
+        return [plain(float(str(value))) for value in np.asarray(values)]
+    plain_values = values.tolist() if hasattr(values, "tolist") else values
+    return [plain(value) for value in plain_values]

@@ -2,10 +2,12 @@
 
 /** A request that did not work: a sentence, and words for single columns. */
 export class Failure extends Error {
-  constructor(message, { status = 0, columns = new Map() } = {}) {
+  constructor(message, status = 0) {
     super(message);
     this.status = status; // 0: the server was not reached
-    this.columns = columns;
+    this.columns = new Map();
+    this.row = null; // the number of the first row that is wrong
+    this.label = ""; // words about a label
   }
 }
 
@@ -54,16 +56,18 @@ export class Api {
 
 function failure(status, detail) {
   if (!Array.isArray(detail)) {
-    return new Failure(sentence(detail ?? `The server answered with error ${status}.`), { status });
+    return new Failure(sentence(detail ?? `The server answered with error ${status}`), status);
   }
-  const columns = new Map();
-  const rest = [];
-  for (const { loc = [], msg } of detail) {
-    const place = loc.indexOf("rows");
-    if (place >= 0 && loc.length > place + 2) columns.set(String(loc[place + 2]), sentence(msg));
-    else rest.push(sentence(msg));
+  const rest = detail.filter(({ loc }) => loc[1] !== "rows" && loc[1] !== "labels");
+  const found = new Failure(rest.map(({ msg }) => sentence(msg)).join(" "), status);
+  for (const { loc: [, part, row, name], msg } of detail) {
+    if (part === "labels") found.label = sentence(msg);
+    if (part !== "rows") continue;
+    found.row ??= row;
+    if (row === found.row && name) found.columns.set(String(name), sentence(msg));
+    else if (!name) found.message = sentence(msg);
   }
-  return new Failure(rest.join(" "), { status, columns });
+  return found;
 }
 
 function sentence(text) {

@@ -11,7 +11,8 @@ export function split(text, delimiter) {
   for (let k = 0; k < text.length; k++) {
     const sign = text[k];
     if (quoted && sign === '"' && text[k + 1] === '"') { cell += '"'; k++; }
-    else if (sign === '"' && (quoted || cell.trim() === "")) { quoted = !quoted; cell = quoted ? "" : cell; }
+    else if (quoted && sign === '"') quoted = false;
+    else if (sign === '"' && !cell.trim()) { quoted = true; cell = ""; }
     else if (!quoted && sign === delimiter) endCell();
     else if (!quoted && sign === "\n") endLine();
     else if (quoted || sign !== "\r") cell += sign;
@@ -35,8 +36,11 @@ function readCell(content, column, delimiter) {
   return Number.isNaN(number) ? text : number; // the server says what is wrong with it
 }
 
-/** Read a table: {rows, labels or null, note}, or throw an Error with a sentence. */
-export function readTable(text, columns, target) {
+/**
+ * Read a table: {rows, labels or null, note}, or throw an Error with a sentence. `label`
+ * is what columns are, with the name of the target.
+ */
+export function readTable(text, columns, label) {
   const first = text.trim().split("\n")[0];
   const delimiter = [",", ";", "\t"].reduce((a, b) =>
     first.split(b).length > first.split(a).length ? b : a);
@@ -53,10 +57,11 @@ export function readTable(text, columns, target) {
     throw new Error(`Each line must have ${names.length} cells as the first one has, `
       + `but row ${short + 1} has ${lines[short].length}.`);
   }
-  const rows = lines.map((cells) => Object.fromEntries(names.flatMap((name, k) =>
-    known.has(name) ? [[name, readCell(cells[k], known.get(name), delimiter)]] : [])));
-  const place = target && !known.has(target) ? names.indexOf(target) : -1;
-  const labels = place < 0 ? null : lines.map((cells) => cells[place].trim());
+  const rows = lines.map((cells) => Object.fromEntries(columns.map((column) =>
+    [column.name, readCell(cells[names.indexOf(column.name)] ?? "", column, delimiter)])));
+  const place = known.has(label.name) ? -1 : names.indexOf(label.name);
+  const labels = place < 0 ? null
+    : lines.map((cells) => readCell(cells[place], label, delimiter));
   const extra = names.filter((name, k) => !known.has(name) && k !== place);
   const list = (found) => found.slice(0, 5).join(", ") + (found.length > 5 ? ", …" : "");
   const note = [

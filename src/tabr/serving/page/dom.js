@@ -10,7 +10,7 @@ function dress(element, attributes) {
     else if (name.startsWith("--")) element.style.setProperty(name, value);
     else if (value === true) element.setAttribute(name, "");
     else if (value === false || value == null) element.removeAttribute(name);
-    else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
+    else element.setAttribute(name, value);
   }
   return element;
 }
@@ -26,6 +26,15 @@ export function make(name, attributes = {}, ...children) {
 export function say(element, text) {
   element.textContent = text ?? "";
   element.hidden = !text;
+}
+
+/** Open a dialog; resolves to the value of the button that closed it, or "". */
+export function open(dialog) {
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue), { once: true });
+  });
 }
 
 export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -61,6 +70,14 @@ export class Canvas {
 
   text(key, x, y, text, className = "") {
     this.put(2, key, "text", { x, y, class: className }, text);
+  }
+
+  box(layer, key, x, y, width, height, className, round = 0) {
+    this.put(layer, key, "rect", { x, y, width, height, rx: round, class: className });
+  }
+
+  path(key, d, className) {
+    this.put(2, key, "path", { d, class: className });
   }
 
   /** A dot of a neighbour; its title is what a pointer is told. */

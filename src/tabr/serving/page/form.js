@@ -1,7 +1,7 @@
 // The form of a row, made from the model's columns.
 
 import { make, say } from "./dom.js";
-import { day, decimalsOf, fixed } from "./format.js";
+import { day, decimalsOf, fixed, text as textOf } from "./format.js";
 
 const MOST_RADIOS = 4;
 const MOST_LETTERS = 16; // of radios in one line; the frame of each takes three
@@ -67,16 +67,17 @@ class NumberField extends Field {
     this.step = whole ? Math.max(1, fine) : fine;
     this.input = make("input", {
       id: this.id, type: "number", step: this.step, inputmode: low < 0 ? null : "decimal",
-      placeholder: "unknown", ...this.described,
+      placeholder: this.column.median === null ? null : "unknown", ...this.described,
     });
     // A second way to the same value, for pointers: the keyboard has the number.
-    this.slider = make("input", {
+    const isSliding = low < high && this.column.median !== null;
+    this.slider = isSliding && make("input", {
       type: "range", min: low, max: high, step: whole ? 1 : "any", tabindex: -1,
       "aria-hidden": "true", input: () => this.slide(),
     });
     const rough = whole ? 0 : decimalsOf(high - low, 2);
     this.range = `${fixed(low, rough)} to ${fixed(high, rough)}`;
-    return this.labelled(this.input, low < high && this.slider);
+    return this.labelled(this.input, this.slider);
   }
 
   show(value) { return fixed(value, this.known?.decimals ?? decimalsOf(Math.abs(value), 3)); }
@@ -91,14 +92,13 @@ class NumberField extends Field {
   parse(text) { return text.trim() === "" ? null : Number(text); }
 
   write(value) {
-    const isNumber = typeof value === "number";
-    this.input.value = isNumber ? Number(value.toPrecision(7)) : value ?? "";
+    this.input.value = typeof value === "number" ? Number(value.toPrecision(7)) : "";
   }
 
   refresh() {
     const { low, high, median } = this.column;
     const now = this.input.value === "" ? null : Number(this.input.value);
-    if (document.activeElement !== this.slider) this.slider.value = now ?? median;
+    if (this.slider && document.activeElement !== this.slider) this.slider.value = now ?? median;
     const outside = now !== null && low !== null && (now < low || now > high);
     this.hint.textContent = outside
       ? `never seen: ${this.show(low)} to ${this.show(high)} is known`
@@ -124,13 +124,14 @@ class DateField extends Field {
   read() { return this.input.value; }
   parse(text) { return text || null; }
   write(value) {
-    this.input.value = value == null ? "" : String(value).replace(" ", "T").slice(0, this.timed ? 16 : 10);
+    const iso = value == null ? "" : String(value).replace(" ", "T");
+    this.input.value = iso.slice(0, this.timed ? 16 : 10);
   }
 }
 
 /** Levels are values of JSON; the text of one stands for it. */
 class LevelField extends Field {
-  get texts() { return this.column.levels.map(String); }
+  get texts() { return this.column.levels.map(textOf); }
 
   parse(text) {
     if (text === "") return null;
@@ -153,7 +154,8 @@ class RadioField extends LevelField {
 
   read() { return this.choices.find((input) => input.checked)?.value ?? ""; }
   write(value) {
-    for (const input of this.choices) input.checked = value != null && input.value === String(value);
+    const text = value == null ? "" : textOf(value);
+    for (const input of this.choices) input.checked = input.value === text;
   }
 }
 
@@ -167,7 +169,7 @@ class SelectField extends LevelField {
 
   read() { return this.input.value; }
   write(value) {
-    const text = value == null ? "" : String(value);
+    const text = value == null ? "" : textOf(value);
     const known = [...this.input.options].some((option) => option.value === text);
     if (!known) this.input.append(make("option", { value: text }, text));
     this.input.value = text;
@@ -186,20 +188,25 @@ class TextField extends LevelField {
   }
 
   read() { return this.input.value.trim(); }
-  write(value) { this.input.value = value ?? ""; }
+  write(value) { this.input.value = value == null ? "" : textOf(value); }
 }
 
 /** Choose how a column is entered. */
-export function makeField(column, known, onInput) {
+function makeField(column, known, onInput) {
   if (column.kind === "date") return new DateField(column, known, onInput);
-  if (column.kind === "numeric" || (!column.levels && typeof column.example === "number")) {
-    return new NumberField(column, known, onInput);
-  }
+  if (column.kind === "numeric") return new NumberField(column, known, onInput);
   const levels = column.levels ?? [];
   const short = levels.join("").length + 3 * levels.length <= MOST_LETTERS;
   const Kind = !levels.length || levels.length > MOST_OPTIONS ? TextField
     : levels.length <= MOST_RADIOS && short ? RadioField : SelectField;
   return new Kind({ ...column, levels }, known, onInput);
+}
+
+/** A field for a label: classes to choose from, or a number. */
+export function labelField(name, classes, formats) {
+  const kind = classes ? "categorical" : "numeric";
+  const column = { name, kind, levels: classes, low: null, high: null, median: null };
+  return makeField(column, formats.label, (field) => field.complain());
 }
 
 export class RowForm {

@@ -1,7 +1,7 @@
 // Numbers and cells as people read them, with as many digits as tell them apart.
 
 export const NOTHING = "–";
-const MINUS = "−";
+const DAY = 864e5; // milliseconds
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
@@ -10,14 +10,13 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 export function fixed(value, decimals, signed = false) {
   if (!isNumber(value)) return NOTHING;
   const size = Math.abs(value);
-  let text = size >= 1e15 ? size.toPrecision(4) : size.toLocaleString("en", {
+  const words = size >= 1e15 ? size.toPrecision(4) : size.toLocaleString("en", {
     minimumFractionDigits: decimals,
     maximumFractionDigits: decimals,
     useGrouping: size >= 1e4, // a year has no comma
   });
-  const isZero = !/[1-9]/.test(text);
-  if (value < 0 && !isZero) return MINUS + text;
-  return signed && !isZero ? `+${text}` : text;
+  if (!/[1-9]/.test(words)) return words;
+  return (value < 0 ? "−" : signed ? "+" : "") + words;
 }
 
 /** Decimals that show a number of this size with so many digits. */
@@ -26,63 +25,61 @@ export function decimalsOf(size, digits) {
   return clamp(digits - 1 - Math.floor(Math.log10(size)), 0, 8);
 }
 
-export const percent = (share) => {
+export function percent(share) {
   if (!isNumber(share)) return NOTHING;
-  const tiny = (share > 0 && share < 0.1) || (share > 0.95 && share < 1);
-  return `${fixed(100 * share, tiny ? 1 : 0)}%`;
-};
-
-/** Write a date without a time that is midnight. */
-export const day = (text) =>
-  String(text).replace(/[T ]00:00(:00(\.0+)?)?(Z|[+-]\d\d:?\d\d)?$/, "").replace("T", " ");
-
-export const text = (value) => (value === null || value === undefined ? NOTHING : String(value));
-
-/** The key of a class in an answer: there, booleans and numbers are text of Python. */
-export function shareOf(probabilities, label) {
-  const same = (key) => key === String(label)
-    || (typeof label === "number" && Number(key) === label)
-    || (typeof label === "boolean" && key.toLowerCase() === String(label));
-  return probabilities[Object.keys(probabilities).find(same)];
+  const isFine = (share > 0 && share < 0.1) || (share > 0.95 && share < 1);
+  return `${fixed(100 * share, isFine ? 1 : 0)}%`;
 }
 
-function quantiles(values, shares) {
-  const sorted = [...values].sort((a, b) => a - b);
-  return shares.map((share) => sorted[Math.round(share * (sorted.length - 1))]);
+/** Write a value that is no number. */
+export function text(value) {
+  if (value === null || value === undefined) return NOTHING;
+  return typeof value === "boolean" ? (value ? "yes" : "no") : String(value);
 }
 
-/** What is usual of values: most of them lie from low to high. */
+/** Write a date, with its time if that is not midnight. */
+export const day = (value) => String(value)
+  .replace(/[T ]00:00(:00(\.0+)?)?(Z|[+-]\d\d:?\d\d)?$/, "").replace("T", " ");
+
+const moment = (value) => Date.parse(`${day(value).slice(0, 10)}T00:00:00Z`);
+
+/** Give a column that only a rule reads the kind that its example has. */
+export function completed(column) {
+  if (column.kind) return column;
+  const isDate = /^\d{4}-\d\d-\d\d/.test(column.example);
+  const kind = isNumber(column.example) ? "numeric" : isDate ? "date" : "categorical";
+  return { ...column, kind };
+}
+
+/** Between which values most lie, and how they are best written. */
 export function usual(values) {
-  const known = values.filter(isNumber);
+  const known = values.filter(isNumber).sort((a, b) => a - b);
   if (!known.length) return null;
-  const [low, high] = quantiles(known, [0.05, 0.95]);
+  const [low, high] = [0.05, 0.95].map((share) => known[Math.round(share * (known.length - 1))]);
   const span = high - low || Math.abs(high) || 1;
   const whole = known.every(Number.isInteger);
   return { low, high, span, whole, decimals: whole ? 0 : decimalsOf(span, 3) };
 }
 
-/** Milliseconds of a date, as any time zone's own; NaN if it is none. */
-export const moment = (value) => Date.parse(`${day(value).slice(0, 10)}T00:00:00Z`);
-
-/** How the columns and the label of a model are written, learnt from its examples. */
+/** How columns and labels of a model are written, learnt from examples. */
 export class Formats {
-  constructor(model, examples) {
-    const classes = model.task === "classification";
-    this.label = classes ? null : usual(examples.map((example) => example.label));
+  constructor(model, columns, examples) {
+    const labels = examples.map((example) => example.label);
+    this.label = model.classes ? null : usual(labels); // null for classes
     this.decimals = this.label ? decimalsOf(this.label.span, 3) : 0;
-    this.usual = new Map(model.columns.map((column) => {
-      const cells = examples.map((example) => example.row[column.name]);
-      return [column.name, usual(column.kind === "date" ? cells.map(moment) : cells)];
+    this.usual = new Map(columns.map(({ name, kind }) => {
+      const cells = examples.map((example) => example.row[name]);
+      return [name, usual(kind === "date" ? cells.map(moment) : cells)];
     }));
   }
 
-  /** A prediction or whatever is in its units; classes have probabilities. */
+  /** A prediction, or a step towards it. Of classes: a probability, or points. */
   answer(value, signed = false) {
     if (this.label) return fixed(value, this.decimals, signed);
-    return fixed(100 * value, 0, signed) + (signed ? " pt" : "%"); // points
+    return fixed(100 * value, 0, signed) + (signed ? " pt" : "%");
   }
 
-  /** An effect, with the digits that the largest of its kind needs. */
+  /** An effect, with the digits that the largest of them needs. */
   effect(value, largest) {
     if (this.label) return fixed(value, decimalsOf(largest, 2), true);
     return `${fixed(100 * value, decimalsOf(100 * largest, 2), true)} pt`;
@@ -90,30 +87,28 @@ export class Formats {
 
   labelOf(value) {
     if (!this.label || !isNumber(value)) return text(value);
-    return fixed(value, Number.isInteger(value) && this.label.whole ? 0 : this.decimals);
+    return fixed(value, this.label.whole && Number.isInteger(value) ? 0 : this.decimals);
   }
 
-  cell(column, value) {
+  cell({ name, kind, levels }, value) {
+    const known = this.usual.get(name);
     if (value === null || value === undefined) return NOTHING;
-    if (column.kind === "date") return day(value);
-    const known = this.usual.get(column.name);
-    return isNumber(value) && !column.levels && known
-      ? fixed(value, Number.isInteger(value) && known.whole ? 0 : known.decimals)
-      : text(value);
+    if (kind === "date") return day(value);
+    if (!isNumber(value) || levels || !known) return text(value);
+    return fixed(value, known.whole && Number.isInteger(value) ? 0 : known.decimals);
   }
 
-  /** How far b lies from a: {apart: 0 to 1 or more, words: what to show}. */
-  difference(column, a, b) {
-    if (a === b || (a == null && b == null)) return { apart: 0, words: "" };
-    const known = this.usual.get(column.name);
-    const isDate = column.kind === "date";
-    const gap = isDate ? moment(b) - moment(a) : b - a;
-    const measured = isDate || (isNumber(a) && isNumber(b) && !column.levels);
-    if (!measured || !known || Number.isNaN(gap)) {
-      return { apart: String(a) === String(b) ? 0 : 1, words: String(a) === String(b) ? "" : "≠" };
+  /** How far b lies from a: {apart: shares of what is usual, words}. */
+  difference({ name, kind, levels }, a, b) {
+    const known = this.usual.get(name);
+    const gap = kind === "date" ? moment(b) - moment(a) : b - a;
+    const isMeasured = kind === "date" || (isNumber(a) && isNumber(b) && !levels);
+    if (!isMeasured || !known || Number.isNaN(gap)) {
+      return text(a) === text(b) ? { apart: 0, words: "" } : { apart: 1, words: "≠" };
     }
-    const size = isDate ? `${fixed(Math.abs(gap) / 864e5, 0)} d`
-      : fixed(Math.abs(gap), known.whole && Number.isInteger(gap) ? 0 : known.decimals);
+    const decimals = known.whole && Number.isInteger(gap) ? 0 : known.decimals;
+    const size = kind === "date" ? `${fixed(Math.abs(gap) / DAY, 0)} d`
+      : fixed(Math.abs(gap), decimals);
     if (!/[1-9]/.test(size)) return { apart: 0, words: "" };
     return { apart: Math.abs(gap) / known.span, words: `${gap > 0 ? "▲" : "▼"} ${size}` };
   }

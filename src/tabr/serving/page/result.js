@@ -1,13 +1,13 @@
 // The prediction in words and bars.
 
 import { find, make, say } from "./dom.js";
-import { percent, shareOf } from "./format.js";
+import { percent, text } from "./format.js";
 
 const MOST_BARS = 8;
 export const RARE = 0.05; // typicality under which a prediction is a guess
 
 /** How typical the row is, in a sentence. */
-export function typicalWords(typicality) {
+function typicalWords(typicality) {
   if (!Number.isFinite(typicality)) return "";
   if (typicality < RARE) return "Unlike anything the model remembers: treat this as a guess.";
   if (typicality < 0.2) return "Somewhat unusual: few remembered rows are close to it.";
@@ -15,75 +15,83 @@ export function typicalWords(typicality) {
   return "Typical: the memory holds many rows like it.";
 }
 
-/** How the interval or the set reads. */
-function spanWords(answer, formats, coverage) {
-  const sure = percent(coverage);
-  if (formats.label) {
-    if (!answer.interval) return ["", ""];
-    const [low, high] = answer.interval.map((end) => formats.answer(end));
-    return [`${low} to ${high}`, `${sure} of such intervals hold the true value`];
-  }
-  const chance = `${percent(answer.chance)} likely`;
-  if (!answer.set) return [chance, ""];
-  const others = answer.set.filter((label) => label !== answer.prediction).map(String);
-  if (!others.length) return [chance, "no other class is plausible"];
-  return [chance, `${others.join(" or ")} ${others.length > 1 ? "are" : "is"} plausible too`];
+/** The probability of a class; keys are text as Python writes it. */
+function shareOf({ probabilities }, label) {
+  const isSame = (key) => key === String(label)
+    || (typeof label === "number" && Number(key) === label)
+    || (typeof label === "boolean" && key.toLowerCase() === String(label));
+  return probabilities[Object.keys(probabilities).find(isSame)] ?? 0;
 }
 
-/** Add what is said of classes in the same words as of numbers. */
-export function complete(answer) {
-  if (!answer.probabilities) return answer;
-  return { ...answer, chance: shareOf(answer.probabilities, answer.prediction) };
+/** Add to an answer the probability of the class that it predicts. */
+export const withChance = (answer) => (answer.probabilities
+  ? { ...answer, chance: shareOf(answer, answer.prediction) } : answer);
+
+/** How sure it is: the interval or the probability, and what that means. */
+function spanWords(answer, formats, coverage) {
+  if (answer.interval) {
+    const [low, high] = answer.interval.map((end) => formats.answer(end));
+    return [`${low} to ${high}`, `${percent(coverage)} of such intervals hold the true value`];
+  }
+  const others = answer.set.filter((label) => label !== answer.prediction).map(text);
+  const verb = others.length > 1 ? "are" : "is";
+  return [`${percent(answer.chance)} likely`, others.length
+    ? `${others.join(" or ")} ${verb} plausible too` : "no other class is plausible"];
 }
 
 export function drawAnswer(answer, formats, model) {
-  const value = formats.label ? formats.answer(answer.prediction) : String(answer.prediction);
+  const value = formats.label ? formats.answer(answer.prediction) : text(answer.prediction);
   const [span, more] = spanWords(answer, formats, model.coverage);
   const words = typicalWords(answer.typicality);
   find("answer").textContent = value;
-  find("span").replaceChildren(span, make("small", {}, more));
-  if (answer.interval) drawGauge(answer, formats);
+  find("span").replaceChildren(span, " ", make("small", {}, more));
   find("typical").textContent = words;
   find("typical").classList.toggle("rare", answer.typicality < RARE);
   find("spoken").textContent = `${model.target ?? "Prediction"} ${value}, ${span}. ${words}`;
   find("steps-words").textContent = stepWords(answer, formats);
-  if (!formats.label) drawBars(answer, model);
-}
-
-/** The interval among labels that are usual. */
-function drawGauge(answer, formats) {
-  const [from, to] = answer.interval;
-  const low = Math.min(from, formats.label.low);
-  const high = Math.max(to, formats.label.high);
-  const share = (value) => (value - low) / (high - low || 1);
-  const track = make("i", { "--from": share(from), "--to": share(to), "--at": share(answer.prediction) });
-  find("gauge").hidden = false;
-  find("gauge").replaceChildren(formats.answer(low), track, formats.answer(high));
+  if (answer.interval) drawGauge(answer, formats);
+  else drawBars(answer, model);
 }
 
 function stepWords(answer, formats) {
-  const now = formats.label ? answer.prediction : answer.chance;
-  const [own, shared] = [answer.alone - answer.usual, now - answer.alone];
-  const what = formats.label ? "one would say" : `the chance of ${answer.prediction} would be`;
-  return `Knowing nothing, ${what} ${formats.answer(answer.usual)}. This row by itself changes that by `
-    + `${formats.answer(own, true)}, its neighbours by ${formats.answer(shared, true)}. `
-    + (formats.label ? "Larger dots weigh more; stronger blue is a higher label."
-      : "Larger dots weigh more; full ones have the predicted class.");
+  const now = answer.chance ?? answer.prediction;
+  const what = formats.label ? "one would say"
+    : `the chance of ${text(answer.prediction)} would be`;
+  const own = formats.answer(answer.alone - answer.usual, true);
+  const shared = formats.answer(now - answer.alone, true);
+  return `Knowing nothing, ${what} ${formats.answer(answer.usual)}. This row by itself changes `
+    + `that by ${own}, its neighbours by ${shared}. Larger dots weigh more; `
+    + (formats.label ? "stronger blue is a higher label." : "full ones have the predicted class.");
 }
 
-function drawBars(answer, model) {
-  const shares = model.classes.map((label) => ({ label, share: shareOf(answer.probabilities, label) ?? 0 }));
+/** The interval among labels that are usual. */
+function drawGauge({ interval: [from, to], prediction }, formats) {
+  const low = Math.min(from, formats.label.low);
+  const high = Math.max(to, formats.label.high);
+  const share = (value) => (value - low) / (high - low || 1);
+  const [first, track, last] = find("gauge").children;
+  for (const [name, value] of [["--from", from], ["--to", to], ["--at", prediction]]) {
+    track.style.setProperty(name, share(value));
+  }
+  first.textContent = formats.answer(low);
+  last.textContent = formats.answer(high);
+  find("gauge").hidden = false;
+}
+
+function drawBars(answer, { classes, coverage }) {
+  const shares = classes.map((label) => ({ label, share: shareOf(answer, label) }));
   shares.sort((a, b) => b.share - a.share);
-  const inSet = (label) => (answer.set ?? []).includes(label);
   find("bars").hidden = false;
-  find("bars").replaceChildren(...shares.slice(0, MOST_BARS).map(({ label, share }) =>
-    make("li", { class: inSet(label) ? "in" : null },
-      make("span", { class: "class" }, String(label), inSet(label) && make("span", { class: "check", title: "in the set" }, "✓")),
+  find("bars").replaceChildren(...shares.slice(0, MOST_BARS).map(({ label, share }) => {
+    const isIn = answer.set.includes(label);
+    return make("li", { class: isIn && "in" },
+      make("span", { class: "class" }, text(label),
+        isIn && make("span", { class: "check", title: "in the set" }, "✓")),
       make("span", { class: "track" }, make("i", { "--size": share })),
-      make("span", { class: "share" }, percent(share)))));
-  const more = shares.length - MOST_BARS;
-  say(find("bars-note"), [
-    answer.set && `✓ marks the set: it holds the true class of ${percent(model.coverage)} of rows.`,
-    more > 0 && `${more} less likely classes are not shown.`,
-  ].filter(Boolean).join(" "));
+      make("span", { class: "share" }, percent(share)));
+  }));
+  const left = classes.length - MOST_BARS;
+  say(find("bars-note"),
+    `✓ marks the set: it holds the true class of ${percent(coverage)} of rows.`
+    + (left > 0 ? ` ${left} less likely classes are not shown.` : ""));
 }

@@ -19,7 +19,7 @@ endif
 BACKEND := $(if $(UV_FIND_LINKS),,--torch-backend=auto)
 PACKAGES := -c constraints.txt -e '.[dev]'
 
-.PHONY: help demo test lint clean
+.PHONY: help demo serve test lint clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -28,6 +28,9 @@ help: ## Show this list
 
 demo: $(STAMP) ## Fit, predict and explain on a small table
 	@$(VENV)/bin/tabr demo
+
+serve: $(STAMP) ## Serve a small model, with a page to look at
+	@$(VENV)/bin/tabr demo --serve --members 1
 
 # One thread per worker: two workers must not fight over the cores.
 test: lint ## Run every check, then the tests

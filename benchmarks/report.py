@@ -1,4 +1,4 @@
-"""Write the tables and the picture of docs/speed.md anew from results/speed.
+"""Write the tables of docs/speed.md and docs/serving.md anew from results/speed.
 
     python -m benchmarks.report
 
@@ -30,6 +30,8 @@ _COMMANDS = {  # what to run where a result is missing
     "memory": "memory",
     "train": "train --data FOLDER --device cuda",
     "covtype": "train --data FOLDER --device cuda --covtype",
+    "serve": "serve",
+    "durability": "durability",
 }
 
 
@@ -256,9 +258,41 @@ BLOCKS: Mapping[str, Callable[[Record], str]] = {
 }
 
 
-def updated(page: str, results: Path) -> str:
+def serve_block(record: Record) -> str:
+    facts = record["serve"]
+    header = ["candidates", "requests a second", "seconds", "requests", "errors"]
+    header += ["median, ms", "p90, ms", "p99, ms", "slowest, ms"]
+    row = [f"{facts['candidates']:,}", number(facts["rate"]), number(facts["seconds"])]
+    row += [f"{facts['requests']:,}", str(facts["errors"])]
+    row += [number(facts[name]) for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")]
+    return table(header, [row], 0)
+
+
+def durability_block(record: Record) -> str:
+    kill, disk = record["durability"]["kill"], record["durability"]["full_disk"]
+    header = ["kills", "acknowledged updates", "lost", "doubled", "under another id"]
+    names = ("rounds", "acknowledged", "lost", "doubled", "under_another_id")
+    text = table(header, [[f"{kill[name]:,}" for name in names]], 0)
+    exact = "yes" if disk["exactly_the_acknowledged"] else "no"
+    return (
+        f"{text}\n\nWith a full disk: {disk['refused']} of {disk['refused']} updates"
+        f" refused ({disk['said']!r}), a prediction meanwhile"
+        f" {disk['prediction_meanwhile']}, an update afterwards"
+        f" {disk['update_afterwards']}; exactly the acknowledged are there: {exact}."
+    )
+
+
+SERVING: Mapping[str, Callable[[Record], str]] = {
+    "serve": serve_block,
+    "durability": durability_block,
+}
+
+
+def updated(
+    page: str, results: Path, blocks: Mapping[str, Callable[[Record], str]] = BLOCKS
+) -> str:
     """Return the page with its tables as the results have them."""
-    for name, block in BLOCKS.items():
+    for name, block in blocks.items():
         records = read(results, name)
         parts = [f"{origin(record)}\n\n{block(record)}" for record in records]
         missing = f"Not measured yet: `python -m benchmarks.{_COMMANDS[name]}`."
@@ -273,7 +307,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=OUT)
     parser.add_argument("--page", type=Path, default=Path("docs/speed.md"))
     parser.add_argument("--plot", type=Path, default=Path("docs/speed.svg"))
+    parser.add_argument("--serving", type=Path, default=Path("docs/serving.md"))
     options = parser.parse_args(arguments)
+    page = options.serving.read_text("utf-8")
+    options.serving.write_text(updated(page, options.results, SERVING), "utf-8")
     page = options.page.read_text("utf-8")
     options.page.write_text(updated(page, options.results), "utf-8")
     steps, curves = (read(options.results, name) for name in ("step", "curve"))

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from .databases import postgres as postgres
+
 try:
     from hypothesis import settings
 except ModuleNotFoundError:  # a GPU machine may have pytest alone

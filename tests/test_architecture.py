@@ -93,6 +93,7 @@ OPTIONAL = [
     "tabm",
     "fastapi",
     "uvicorn",
+    "psycopg",
     "click",  # always installed, but only the command line needs it
 ]
 MAX_LINES = 450

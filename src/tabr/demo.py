@@ -115,6 +115,14 @@ def baselines(classes: bool) -> dict[str, Any]:
     return {"gradient boosting": boosting, "nearest neighbours": search}
 
 
+def make_model(
+    name: str, n_members: int, seed: int = 0, **params: Any
+) -> TabRClassifier | TabRRegressor:
+    """Return a model for a table of TABLES that is not fitted yet."""
+    kind = TabRClassifier if TABLES[name].classes else TabRRegressor
+    return kind(n_members=n_members, random_state=seed, **params)
+
+
 def run(
     name: str,
     n_members: int,
@@ -132,9 +140,8 @@ def run(
     """
     classes = TABLES[name].classes
     train, test, y_train, y_test = split(name, seed)
-    kind = TabRClassifier if classes else TabRRegressor
     params = {"time_limit": seconds / n_members, "verbose": verbose, **params}
-    model = kind(n_members=n_members, random_state=seed, **params)
+    model = make_model(name, n_members, seed, **params)
     title = "TabR" if n_members == 1 else f"TabR, {n_members} members"
     scores: dict[str, dict[str, float]] = {}
     for label, estimator in {title: model, **baselines(classes)}.items():

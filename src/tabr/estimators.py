@@ -28,6 +28,7 @@ from tabr.filters import Rule, check_rule, split_by
 from tabr.frames import DataError, Kind, Preprocessor
 from tabr.metrics import Scoring, make_score
 from tabr.samples import Sample
+from tabr.tables import name_of
 from tabr.targets import ClassTarget, NumberTarget
 from tabr.uncertainty import intervals, sets
 
@@ -200,7 +201,7 @@ class _TabR(Answers, BaseEstimator):
         # All went well: only now the estimator changes.
         self.__dict__.update(fitted.__dict__)
         self.n_features_in_ = sample.frame.shape[1]
-        self.target_name_ = named if isinstance(named := _name_of(y), str) else None
+        self.target_name_ = name_of(y)
         names = getattr(X, "columns", None)
         if names is not None and all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.asarray(list(names), dtype=object)
@@ -435,12 +436,6 @@ def _check_ignored(names: Sequence[str], columns: list[str]) -> None:
             f"ignore must name columns of the table, however it names {absent}: the"
             f" columns are {columns}"
         )
-
-
-def _name_of(y: Any) -> object:
-    """Return the name of a series, or of the only column of a table."""
-    columns = getattr(y, "columns", None)
-    return getattr(y, "name", None) if columns is None else next(iter(columns), None)
 
 
 def _seeds(random_state: int | np.random.RandomState | None, n: int) -> list[int]:

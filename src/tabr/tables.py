@@ -179,3 +179,10 @@ def nested(name: str, dtype: object) -> DataError:
         f"a column must hold single values, however column {name!r} holds nested"
         f" cells ({dtype}); split it into columns or drop it"
     )
+
+
+def name_of(y: Any) -> str | None:
+    """Return the name of a series, or of the only column of a table, if it has one."""
+    columns = getattr(y, "columns", None)
+    name = getattr(y, "name", None) if columns is None else next(iter(columns), None)
+    return name if isinstance(name, str) else None

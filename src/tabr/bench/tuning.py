@@ -8,6 +8,7 @@ was, and several machines can share one.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -160,7 +161,11 @@ def _opened(address: str) -> Any:
     """Open a database once in each process."""
     optuna = require("optuna", extra="tune")
     try:
-        return optuna.storages.RDBStorage(address)
+        try:
+            return optuna.storages.RDBStorage(address)
+        except Exception:  # another process may have made the same tables meanwhile
+            time.sleep(1.0)
+            return optuna.storages.RDBStorage(address)
     except Exception as error:  # SQLAlchemy's and every driver's own
         reason = str(error).strip().splitlines()[0]
         hidden = address.split("@")[-1]  # without a password

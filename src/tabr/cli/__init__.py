@@ -251,9 +251,22 @@ def _width() -> int:
     show_default=True,
     help="Networks whose predictions are averaged.",
 )
+@click.option("--serve", "served", is_flag=True, help="Serve the model over HTTP.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Where to serve it.",
+)
 @common
-def demo(table: str, members: int, as_json: bool) -> None:
+def demo(table: str, members: int, served: bool, port: int, as_json: bool) -> None:
     """Fit TabR and two baselines on a real table, without a download."""
+    if served:
+        from tabr.cli.serve import serve_demo
+
+        serve_demo(table, members, port)
+        return
     from tabr.demo import render, run
 
     result = run(table, members, verbose=sys.stderr.isatty(), say=say)

@@ -120,7 +120,7 @@ class _Service:
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """Look after a shared store while the app runs; in the end compact and close."""
+        """Look after a shared store while the app runs; then compact and close."""
         look = asyncio.create_task(self._keep_up())
         self.ready = True
         try:
@@ -281,7 +281,13 @@ def _add_errors(app: FastAPI, service: _Service) -> None:
     app.add_exception_handler(DataError, say(422))
     app.add_exception_handler(UnknownIds, say(404))
     app.add_exception_handler(KeyReused, say(409))
-    app.add_exception_handler(StoreError, say(503))
+
+    @app.exception_handler(StoreError)
+    async def not_kept(request: Request, error: StoreError) -> JSONResponse:
+        """Say that nothing was changed; where the store is stays in the log."""
+        logger.error("%s", error)
+        text = "the change could not be kept, so it was not made: try again later"
+        return JSONResponse({"detail": text}, 503)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -112,10 +112,15 @@ class Guard:
 
         try:
             self._admit(scope)
-            inner = self.app(scope, self._measured(scope, receive), answer)
-            await asyncio.wait_for(
-                inner, self.limits.seconds + self.limits.body_seconds
-            )
+            body: list[Message] = [
+                {"type": "http.request", "body": await self._read(receive)}
+            ]
+
+            async def replay() -> Message:
+                return body.pop() if body else await receive()
+
+            inner = self.app(scope, replay, answer)
+            await asyncio.wait_for(inner, self.limits.seconds)
         except Refusal as refusal:
             if not begun[0]:
                 await _refuse(refusal, answer)
@@ -158,29 +163,24 @@ class Guard:
         most = self.limits.body_bytes / 2**20
         return Refusal(413, f"a body may have at most {most:.3g} MiB: send fewer rows")
 
-    def _measured(self, scope: Scope, receive: Receive) -> Receive:
-        """Return a receiver that stops reading what is too long or too slow."""
-        n_bytes = 0
+    async def _read(self, receive: Receive) -> bytes:
+        """Read a body, unless it is too long or comes too slowly."""
+        parts, n_bytes = [], 0
         end = time.monotonic() + self.limits.body_seconds
-        whole = False
-
-        async def limited() -> Message:
-            nonlocal n_bytes, whole
-            if whole:  # only a disconnect can follow
-                return await receive()
+        while True:
+            left = max(0.0, end - time.monotonic())
             try:
-                left = max(0.0, end - time.monotonic())
                 message = await asyncio.wait_for(receive(), left)
             except TimeoutError:
                 raise Refusal(408, "the body took too long to come") from None
-            if message["type"] == "http.request":
-                n_bytes += len(message.get("body", b""))
-                whole = not message.get("more_body", False)
-                if n_bytes > self.limits.body_bytes:
-                    raise self._too_large()
-            return message
-
-        return limited
+            if message["type"] != "http.request":
+                raise Refusal(400, "the client left")
+            parts.append(message.get("body", b""))
+            n_bytes += len(parts[-1])
+            if n_bytes > self.limits.body_bytes:
+                raise self._too_large()
+            if not message.get("more_body", False):
+                return b"".join(parts)
 
 
 _ENCODED = [(name.encode(), value.encode()) for name, value in HEADERS.items()]

@@ -24,7 +24,7 @@ from tabr.estimators import load_model
 from tabr.explanation import NeighborTable
 from tabr.frames import DataError
 from tabr.serving.schema import Row, Schema, plain, plain_list
-from tabr.serving.store import Change, Kind, Store, open_store
+from tabr.serving.store import Behind, Change, Kind, Store, open_store
 from tabr.uncertainty import intervals, sets
 
 Model = TabRRegressor | TabRClassifier
@@ -71,14 +71,30 @@ class Memory:
         self.identity = hashlib.sha256(content).hexdigest()
         self.path = path
         self.store: Store = open_store(store, self.identity)
-        self._compacted, checkpoint = 0, self.store.checkpoint()
-        if checkpoint is not None:
-            self._compacted, content = checkpoint
-        self._state = State(_load(content, device), self._compacted)
+        self._device, self._compacted = device, 0
         self._changing = threading.Lock()
+        if not self._begin_from_checkpoint():
+            self._state = State(_load(content, device), 0)
         self.schema = Schema(self.model)
         with self._changing:
-            self._replay(self.store.changes(self.applied))
+            self._replay(self._newer())
+
+    def _begin_from_checkpoint(self) -> bool:
+        """Load the model file that the store keeps; tell whether there is one."""
+        checkpoint = self.store.checkpoint()
+        if checkpoint is None:
+            return False
+        self._compacted, content = checkpoint
+        self._state = State(_load(content, self._device), self._compacted)
+        return True
+
+    def _newer(self) -> list[Change]:
+        """Return what is committed and not applied, whoever has compacted meanwhile."""
+        try:
+            return self.store.changes(self.applied)
+        except Behind:
+            self._begin_from_checkpoint()
+            return self.store.changes(self.applied)
 
     # --- what it is -----------------------------------------------------------------
 
@@ -261,9 +277,12 @@ class Memory:
                 prepared.append(trial)
                 return kind, payload, {"ids": ids}
 
-            change, is_new = self.store.append(
-                make, after=self.applied, key=key, fingerprint=fingerprint
-            )
+            how: dict[str, Any] = {"key": key, "fingerprint": fingerprint}
+            try:
+                change, is_new = self.store.append(make, after=self.applied, **how)
+            except Behind:  # another service has compacted
+                self._begin_from_checkpoint()
+                change, is_new = self.store.append(make, after=self.applied, **how)
             if is_new:
                 self._state = State(prepared[0], change.seq)
             n = len(self.model.candidates_)
@@ -298,14 +317,14 @@ class Memory:
     def catch_up(self) -> int:
         """Apply what others have committed to a shared store; return how much."""
         with self._changing:
-            newer = self.store.changes(self.applied)
+            newer = self._newer()
             self._replay(newer)
             return len(newer)
 
     def compact(self) -> Path:
         """Write the present state as a model file, and let the store begin from it."""
         with self._changing:
-            self._replay(self.store.changes(self.applied))
+            self._replay(self._newer())
             path = self.path.with_name(f"{self.path.stem}-{self.applied}.tabr")
             self.model.save(path)
             self.store.compact(self.applied, path.read_bytes())

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from tabr.frames import Kind
+from tabr.frames import DataError, Kind
 from tabr.report.places import Coordinates, find_coordinates
 
 MOST_LEVELS = 50  # offered to choose from
@@ -95,8 +95,21 @@ def _series(cells: list[Any], column: ColumnInfo, dtype: Any) -> pd.Series[Any]:
     if column.cell == "number":
         return pd.Series([math.nan if v is None else v for v in cells], dtype=float)
     if pd.api.types.is_datetime64_any_dtype(dtype):
-        return pd.Series(pd.to_datetime(pd.Series(cells), errors="coerce", utc=False))
+        return _dates(cells, column.name)
     return pd.Series(cells, dtype=object)
+
+
+def _dates(cells: list[Any], name: str) -> pd.Series[Any]:
+    """Read dates as ISO writes them."""
+    texts = pd.Series(cells, dtype=object)
+    dates = pd.to_datetime(texts, errors="coerce", format="ISO8601")
+    wrong = texts[dates.isna() & texts.notna()]
+    if len(wrong):
+        raise DataError(
+            f"a date must be like 2024-05-31 or 2024-05-31T12:00:00, however column"
+            f" {name!r} holds {str(wrong.iloc[0])!r:.40}"
+        )
+    return dates
 
 
 def plain(value: Any) -> Any:

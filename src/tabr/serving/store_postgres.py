@@ -50,7 +50,8 @@ class Address(NamedTuple):
         line = " ".join(str(text).split())
         for name in ("password", "sslpassword"):
             if secret := self.settings.get(name):
-                line = line.replace(secret, "***").replace(quote(secret), "***")
+                for form in (secret, quote(secret, safe="")):
+                    line = line.replace(form, "***")
         return line
 
 

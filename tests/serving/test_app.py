@@ -1,0 +1,303 @@
+"""The service over HTTP, in one process."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from starlette.testclient import TestClient
+
+from tabr import TabRRegressor
+from tabr.serving.app import create_app
+from tabr.serving.guards import Limits, Tokens
+from tabr.serving.memory import Memory
+from tabr.serving.store import StoreError
+
+from .conftest import houses
+
+WRITE, READ = "w" * 20, "r" * 20
+
+
+@pytest.fixture
+def client(memory: Memory) -> Iterator[TestClient]:
+    with TestClient(create_app(memory), raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def rows(memory: Memory) -> list[dict]:
+    return memory.schema.to_rows(houses(5, seed=4)[0])
+
+
+def test_predictions_are_those_of_the_model(client, memory, rows):
+    answer = client.post("/v1/predict", json={"rows": rows})
+    assert answer.status_code == 200
+    model = TabRRegressor.load(memory.path, "cpu")
+    frame, _ = houses(5, seed=4)
+    found = [one["prediction"] for one in answer.json()["predictions"]]
+    np.testing.assert_allclose(found, model.predict(frame))
+    assert answer.json()["version"] == memory.version
+
+
+def test_the_model_is_described(client, memory):
+    about = client.get("/v1/model").json()
+    assert about["task"] == "regression" and about["target"] == "price"
+    assert about["rights"] == "write" and about["n_candidates"] == len(
+        memory.model.candidates_
+    )
+    assert about["place"] == {"latitude": "latitude", "longitude": "longitude"}
+    assert [c["name"] for c in about["columns"]][:3] == ["size", "rooms", "town"]
+
+
+def test_a_new_row_is_used_at_once_and_can_be_taken_back(client, rows):
+    row = {**rows[0], "rooms": 7}
+    before = client.post("/v1/explain", json={"rows": [row], "top": 3}).json()
+    body = {"rows": [row], "labels": [99999.0]}
+    added = client.post("/v1/candidates", json=body)
+    assert added.status_code == 201
+    (new,) = added.json()["ids"]
+    after = client.post("/v1/explain", json={"rows": [row], "top": 3}).json()
+    assert after["explanations"][0]["neighbors"][0]["id"] == new
+    assert after["version"] != before["version"]
+    gone = client.request("DELETE", "/v1/candidates", json={"ids": [new]})
+    assert gone.status_code == 200
+    again = client.post("/v1/explain", json={"rows": [row], "top": 3}).json()
+    found, first = again["explanations"][0], before["explanations"][0]
+    assert found["prediction"] == pytest.approx(first["prediction"])
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "kind"),
+    [
+        ({"rooms": "seven"}, "rooms", "float_type"),
+        ({"rooms": True}, "rooms", "float_type"),
+        ({"town": ["Ulm"]}, "town", "string_type"),
+        ({"garden": "yes"}, "garden", "bool_type"),
+        ({"gardne": True}, "gardne", "extra_forbidden"),
+        ({"built": 7}, "built", "string_type"),
+    ],
+)
+def test_a_wrong_cell_is_named(client, rows, change, place, kind):
+    body = {"rows": [rows[1], {**rows[0], **change}]}
+    answer = client.post("/v1/predict", json=body)
+    assert answer.status_code == 422
+    found = answer.json()["detail"]
+    assert found[0]["loc"][:4] == ["body", "rows", 1, place]
+    assert found[0]["type"] == kind
+    assert "seven" not in answer.text
+
+
+def test_an_absent_column_is_named_and_a_gap_is_not_a_mistake(client, rows):
+    without = {name: cell for name, cell in rows[0].items() if name != "town"}
+    answer = client.post("/v1/predict", json={"rows": [without]})
+    (detail,) = answer.json()["detail"]
+    assert detail["loc"][-1] == "town" and detail["type"] == "missing"
+    gap = client.post("/v1/predict", json={"rows": [{**rows[0], "town": None}]})
+    assert gap.status_code == 200
+    extra = client.post("/v1/predict", json={"rows": [{**rows[0], "constant": 1}]})
+    assert extra.status_code == 200  # a column of the table that nothing reads
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"[]", b"null", b'{"rows": []}', b'{"rows": {}}', b"\xff\xfe",
+        b'{"rows": [{}], "more": 1}', b"[" * 100_000, b'{"rows": ' + b"[" * 50_000,
+        b'{"rows": [{"rooms": NaN}]}', b'{"rows": [{"rooms": 1e999}]}',
+        b'{"rows": [{"rooms": ' + b"9" * 5000 + b"}]}",
+    ],
+)  # fmt: skip
+def test_hostile_bodies_are_refused(client, body):
+    headers = {"content-type": "application/json"}
+    for path in ("/v1/predict", "/v1/explain", "/v1/candidates"):
+        answer = client.post(path, content=body, headers=headers)
+        assert answer.status_code in (400, 422), answer.text
+        assert "Traceback" not in answer.text
+
+
+def test_numbers_that_are_not_finite_are_refused(client, rows):
+    for cell in ("NaN", "Infinity", "-Infinity", "1e400"):
+        row = json.dumps({**rows[0], "rooms": "HERE"}).replace('"HERE"', cell)
+        answer = client.post(
+            "/v1/predict",
+            content=f'{{"rows": [{row}]}}',
+            headers={"content-type": "application/json"},
+        )
+        assert answer.status_code == 422, cell
+
+
+def test_labels_and_ids_are_checked(client, rows):
+    answer = client.post("/v1/candidates", json={"rows": rows[:2], "labels": [1.0]})
+    assert answer.status_code == 422 and "each row needs one label" in answer.text
+    answer = client.post("/v1/candidates", json={"rows": rows[:1], "labels": ["x"]})
+    assert answer.status_code == 422
+    for body in ({"ids": [-1]}, {"ids": []}, {"ids": [2**70]}, {"ids": ["1"]}):
+        assert client.request("DELETE", "/v1/candidates", json=body).status_code == 422
+    body = {"ids": [4, 10**9], "labels": [1.0, 2.0]}
+    answer = client.patch("/v1/candidates", json=body)
+    assert answer.status_code == 404 and "1000000000" in answer.json()["detail"]
+
+
+def test_a_key_makes_retries_harmless(client, rows):
+    headers = {"Idempotency-Key": "order-17"}
+    body = {"rows": rows[:1], "labels": [1.0]}
+    first = client.post("/v1/candidates", json=body, headers=headers)
+    again = client.post("/v1/candidates", json=body, headers=headers)
+    assert first.json() == again.json() and again.status_code == 201
+    other = {"rows": rows[:1], "labels": [2.0]}
+    assert client.post("/v1/candidates", json=other, headers=headers).status_code == 409
+
+
+@pytest.mark.parametrize("media", ["text/csv", "application/vnd.apache.arrow.stream"])
+def test_tables_go_in_and_out(client, memory, media):
+    frame, price = houses(12, seed=6)
+    frame["price"] = price
+    expected = memory.model.predict(frame)
+    content = to_bytes(frame, media)
+    headers = {"content-type": media}
+    answer = client.post("/v1/predict/table", content=content, headers=headers)
+    assert answer.status_code == 200 and answer.headers["content-type"].startswith(
+        media
+    )
+    found = from_bytes(answer.content, media)
+    np.testing.assert_allclose(found["prediction"], expected)
+    added = client.post(
+        "/v1/candidates/table?target=price", content=content, headers=headers
+    )
+    assert added.status_code == 201 and len(added.json()["ids"]) == 12
+    y = memory.model.candidates_.y_of(np.array(added.json()["ids"]))
+    np.testing.assert_allclose(y.astype(float), price)
+    for bad in (b"", b"\x00\xff", b"a,b\n1"):
+        answer = client.post("/v1/predict/table", content=bad, headers=headers)
+        assert answer.status_code == 422
+    other = client.post("/v1/predict/table", content=content)
+    assert other.status_code == 422
+
+
+def to_bytes(frame: pd.DataFrame, media: str) -> bytes:
+    if media == "text/csv":
+        return frame.to_csv(index=False).encode()
+    sink = io.BytesIO()
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def from_bytes(content: bytes, media: str) -> pd.DataFrame:
+    if media == "text/csv":
+        return pd.read_csv(io.BytesIO(content))
+    return pa.ipc.open_stream(content).read_all().to_pandas()
+
+
+def test_without_the_right_token_nothing_is_revealed_or_changed(memory, rows):
+    app = create_app(memory, Tokens(WRITE, READ))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        before = memory.version
+        body = {"rows": rows[:1], "labels": [1.0]}
+        asked = [
+            ("GET", "/v1/model", None),
+            ("GET", "/v1/candidates", None),
+            ("POST", "/v1/predict", {"rows": rows[:1]}),
+            ("POST", "/v1/explain", {"rows": rows[:1]}),
+            ("POST", "/v1/candidates", body),
+            ("PATCH", "/v1/candidates", {"ids": [1], "labels": [1.0]}),
+            ("DELETE", "/v1/candidates", {"ids": [1]}),
+            ("POST", "/v1/compact", None),
+            ("GET", "/metrics", None),
+            ("GET", "/openapi.json", None),
+            ("GET", "/v1/nothing", None),
+        ]
+        for token in (None, "Bearer wrong", f"Bearer {WRITE}x", "Bearer ", WRITE):
+            headers = {} if token is None else {"authorization": token}
+            for method, path, json_body in asked:
+                answer = client.request(method, path, json=json_body, headers=headers)
+                assert answer.status_code == 401, (path, token)
+                assert set(answer.json()) == {"detail"} and "size" not in answer.text
+        for path in ("/", "/healthz", "/readyz"):
+            assert client.get(path).status_code == 200
+        reader = {"authorization": f"Bearer {READ}"}
+        assert client.get("/v1/model", headers=reader).json()["rights"] == "read"
+        for method, path, json_body in asked[4:8]:
+            answer = client.request(method, path, json=json_body, headers=reader)
+            assert answer.status_code == 403
+        assert memory.version == before
+        writer = {"authorization": f"Bearer {WRITE}"}
+        answer = client.post("/v1/candidates", json=body, headers=writer)
+        assert answer.status_code == 201
+
+
+def test_too_much_is_refused(memory, rows):
+    app = create_app(memory, limits=Limits(rows=3, body_bytes=2000))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        answer = client.post("/v1/predict", json={"rows": rows[:4]})
+        assert answer.status_code == 422
+        answer = client.post("/v1/predict", content=b"x" * 3000)
+        assert answer.status_code == 413
+
+        def parts() -> Iterator[bytes]:
+            for _ in range(30):
+                yield b"x" * 100
+
+        assert client.post("/v1/predict", content=parts()).status_code == 413
+
+
+def test_a_store_that_fails_is_said_and_the_service_goes_on(client, memory, rows):
+    append = memory.store.append
+
+    def full(*arguments, **more):
+        raise StoreError("/secret/path is full, and nothing was changed")
+
+    memory.store.append = full
+    body = {"rows": rows[:1], "labels": [1.0]}
+    answer = client.post("/v1/candidates", json=body)
+    assert answer.status_code == 503 and "try again later" in answer.json()["detail"]
+    assert "secret" not in answer.text
+    assert client.post("/v1/predict", json={"rows": rows[:1]}).status_code == 200
+    memory.store.append = append
+    assert client.post("/v1/candidates", json=body).json()["ids"] == [120]
+
+
+def test_an_unexpected_error_shows_no_trace(client, memory, rows, monkeypatch):
+    monkeypatch.setattr(memory, "explain", lambda *_: 1 / 0)
+    answer = client.post("/v1/explain", json={"rows": rows[:1]})
+    assert answer.status_code == 500
+    assert answer.json() == {"detail": "something went wrong here; see the log"}
+
+
+def test_logs_hold_no_contents(client, rows, caplog):
+    caplog.set_level("INFO", "tabr.serving")
+    client.post("/v1/predict", json={"rows": rows[:1]})
+    (line,) = [r.getMessage() for r in caplog.records if "predict" in r.getMessage()]
+    assert line.startswith("POST /v1/predict 200 ") and "Ulm" not in caplog.text
+
+
+def test_pages_come_with_headers_that_browsers_obey(client):
+    answer = client.get("/")
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert client.get("/static/../app.py").status_code == 404
+
+
+def test_requests_are_counted_by_route(client, rows):
+    client.post("/v1/predict", json={"rows": rows[:1]})
+    client.get("/v1/some/secret/path")
+    text = client.get("/metrics").text
+    assert 'tabr_requests_total{path="/v1/predict",status="200"} 1.0' in text
+    assert "secret" not in text and "tabr_candidates " in text
+
+
+def test_the_end_compacts_what_has_changed(model_file: Path):
+    memory = Memory(model_file, model_file.with_name("store"), "cpu")
+    rows = memory.schema.to_rows(houses(1)[0])
+    with TestClient(create_app(memory)) as client:
+        client.post("/v1/candidates", json={"rows": rows, "labels": [1.0]})
+    assert model_file.with_name("houses-1.tabr").is_file()
+    again = Memory(model_file, model_file.with_name("store"), "cpu")
+    assert again.applied == 1 and again.n_uncompacted == 0
+    again.close()

@@ -1,0 +1,57 @@
+"""What the OpenAPI description promises, tried with made-up requests of all sorts."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+from starlette.testclient import TestClient
+
+from tabr.serving.app import create_app
+from tabr.serving.guards import Tokens
+from tabr.serving.memory import Memory
+
+schemathesis = pytest.importorskip("schemathesis", reason="pip install 'tabr[dev]'")
+
+TOKEN = "t" * 20
+
+
+def described(memory: Memory, tokens: Tokens | None = None):
+    """The description of an app that runs."""
+    app = create_app(memory, tokens, compact_at_end=False)
+    return app, schemathesis.openapi.from_dict(app.openapi())
+
+
+@pytest.mark.filterwarnings("ignore")  # of clients about odd requests
+@pytest.mark.parametrize("mode", list(schemathesis.GenerationMode))
+@pytest.mark.parametrize("with_token", [True, False])
+def test_no_request_makes_it_fail(memory: Memory, with_token: bool, mode):
+    tokens = None if with_token else Tokens(TOKEN)
+    app, schema = described(memory, tokens)
+    before = memory.version
+    statuses: set[int] = set()
+    with TestClient(app, raise_server_exceptions=False) as client:
+        for result in schema.get_all_operations():
+            operation = result.ok()
+
+            @settings(
+                max_examples=15,
+                deadline=None,
+                database=None,
+                derandomize=True,
+                suppress_health_check=list(HealthCheck),
+            )
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case) -> None:
+                kwargs = case.as_transport_kwargs(base_url="http://testserver")
+                answer = client.request(**kwargs)
+                statuses.add(answer.status_code)
+                assert answer.status_code < 500, answer.text
+                assert "Traceback" not in answer.text
+                if not with_token:
+                    assert answer.status_code == 401
+
+            with suppress(Unsatisfiable):  # nothing in it can be wrong
+                ask()
+    if not with_token:
+        assert memory.version == before and statuses == {401}

@@ -1,0 +1,150 @@
+"""The service as a process: starting, ending, being killed, slow clients."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.durability import full_disk, kill_rounds
+from tabr import cli
+from tabr.frames import DataError
+from tabr.serving.memory import Memory
+from tabr.serving.run import is_loopback, read_tokens
+
+from .conftest import houses
+
+
+@contextmanager
+def served(path: Path, *options: str, **environment: str) -> Iterator[tuple]:
+    """Start the service; yield its process, host, port and first line."""
+    command = [
+        sys.executable,
+        "-m",
+        "tabr",
+        "serve",
+        str(path),
+        "--port",
+        "0",
+        *options,
+    ]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        host, port = line.split()[0].removeprefix("http://").rsplit(":", 1)
+        yield process, host, int(port), line
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def get(host: str, port: int, text: str, wait: float = 10.0) -> bytes:
+    """Send bytes and return what comes until the other side is done."""
+    with socket.create_connection((host, port), timeout=wait) as connection:
+        connection.sendall(text.encode())
+        return connection.recv(65536)
+
+
+def test_it_says_where_it_listens_and_who_may_ask(model_file: Path):
+    with served(model_file, "--log") as (process, host, port, line):
+        assert "120 candidates" in line or "candidates" in line
+        assert "no token: this machine alone" in line
+        answer = get(host, port, "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200") and b"server:" not in answer.lower()
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=20)
+    assert "GET /healthz 200" in said and "Traceback" not in said
+    token = "t" * 24
+    with served(model_file, TABR_TOKEN=token) as (_, host, port, line):
+        assert "a token is needed" in line
+        answer = get(host, port, "GET /v1/model HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 401")
+
+
+def test_without_a_token_it_stays_on_this_machine(model_file: Path, monkeypatch):
+    monkeypatch.delenv("TABR_TOKEN", raising=False)
+    command = ["serve", str(model_file), "--host", "0.0.0.0"]
+    result = CliRunner().invoke(cli.main, command)
+    assert result.exit_code == 2
+    assert "can be reached by others: set TABR_TOKEN" in result.stderr
+    assert [is_loopback(h) for h in ("::1", "127.1.2.3", "10.0.0.1", "host")] == [
+        True, True, False, False,
+    ]  # fmt: skip
+
+
+def test_tokens_come_from_files_or_the_environment(tmp_path: Path, monkeypatch):
+    path = tmp_path / "token"
+    path.write_text("a" * 20 + "\n")
+    monkeypatch.setenv("TABR_READ_TOKEN", "b" * 20)
+    tokens = read_tokens(path)
+    assert (tokens.write, tokens.read) == ("a" * 20, "b" * 20)
+    path.write_text("short")
+    with pytest.raises(DataError, match="at least 16 characters") as caught:
+        read_tokens(path)
+    assert "short" not in str(caught.value).replace(str(path), "")
+
+
+def test_a_slow_client_holds_nobody_up(model_file: Path):
+    with served(model_file) as (_, host, port, _):
+        slow = [socket.create_connection((host, port)) for _ in range(30)]
+        for connection in slow:
+            connection.sendall(
+                b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"
+            )
+        start = time.monotonic()
+        answer = get(host, port, "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200") and time.monotonic() - start < 5
+        for connection in slow:
+            connection.close()
+
+
+def test_broken_requests_do_not_end_it(model_file: Path):
+    broken = [
+        "\x00\x01\x02\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n",
+        "POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{}",
+        "GET /" + "a" * 100_000 + " HTTP/1.1\r\nhost: x\r\n\r\n",
+    ]
+    with served(model_file) as (process, host, port, _):
+        for text in broken:
+            try:
+                answer = get(host, port, text, wait=2.0)
+            except OSError:
+                continue
+            assert b" 500 " not in answer.split(b"\r\n")[0]
+        answer = get(host, port, "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200") and process.poll() is None
+
+
+def test_acknowledged_updates_survive_kills(model_file: Path):
+    memory = Memory(model_file, model_file.with_name("other"), "cpu")
+    rows = memory.schema.to_rows(houses(20, seed=8)[0])
+    memory.close()
+    found = kill_rounds(model_file, rows, n_updates=40, n_rounds=2, seed=1)
+    assert found["acknowledged"] == 40 and found["retries"] >= 1
+    assert (found["lost"], found["doubled"], found["under_another_id"]) == (0, 0, 0)
+
+
+def test_a_full_disk_refuses_updates_and_nothing_else(model_file: Path):
+    memory = Memory(model_file, model_file.with_name("other"), "cpu")
+    rows = memory.schema.to_rows(houses(20, seed=8)[0])
+    memory.close()
+    found = full_disk(model_file, rows)
+    assert found["refused"] == 5 and "try again later" in found["said"]
+    assert (found["prediction_meanwhile"], found["update_afterwards"]) == (200, 201)
+    assert found["exactly_the_acknowledged"]

@@ -706,7 +706,7 @@ def test_pictures_for_the_docs(tmp_path: Path, opening: Opening) -> None:
     model = TabRRegressor(random_state=0, max_epochs=12, time_limit=50)
     model.fit(table, label).save(tmp_path / "houses.tabr")
     (tmp_path / "copy").mkdir()
-    sizes = {"desktop": (1280, 1000), "phone": (390, 844)}
+    sizes = {"desktop": (1280, 1180), "phone": (390, 844)}
     with serving(tmp_path / "houses.tabr", tmp_path / "copy") as service:
         for name, (width, height) in sizes.items():
             viewport = {"width": width, "height": height}

@@ -6,6 +6,7 @@ import { radius, tint } from "./pictures.js";
 const KM = 111.32; // of a degree of latitude
 const HIGHEST = 330;
 const EDGE = 22; // pixels between the outermost dots and the border
+const FOOT = 22; // for the ruler
 const NEAREST = 0.05; // kilometres that half the map shows at least
 
 /** Where neighbours are, in kilometres to the east and to the north of the row. */
@@ -34,7 +35,7 @@ export function drawMap(canvas, row, answer, place, formats) {
   const width = Math.max(220, canvas.svg.parentElement.clientWidth - 2);
   const height = Math.min(width, HIGHEST);
   const isKnown = Number.isFinite(latitude) && Number.isFinite(longitude);
-  canvas.begin(width, isKnown ? height : 0);
+  canvas.begin(width, isKnown ? height + FOOT : 0);
   if (isKnown) drawAround(canvas, answer, place, formats, { latitude, longitude, width, height });
   canvas.end();
   if (!isKnown) return null;
@@ -72,6 +73,6 @@ function drawRuler(canvas, scale, width, height) {
     const ring = { cx: width / 2, cy: height / 2, r: k * size, class: "ring" };
     canvas.put(0, `ring-${k}`, "circle", ring);
   }
-  canvas.path("ruler", `M12 ${height - 16}v5h${size}v-5`, "ruler");
-  canvas.text("km", 16 + size, height - 10, `${fixed(km, decimalsOf(km, 1))} km`, "small");
+  canvas.path("ruler", `M2 ${height + FOOT - 10}v5h${size}v-5`, "ruler");
+  canvas.text("km", 8 + size, height + FOOT - 4, `${fixed(km, decimalsOf(km, 1))} km`, "small");
 }

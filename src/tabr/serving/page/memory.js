@@ -30,6 +30,7 @@ export class Changes {
     find("done-text").textContent = words;
     find("done").hidden = false;
     find("undo").hidden = !undo;
+    find("done").scrollIntoView({ block: "nearest" });
     find("undo").onclick = () => this.page.guarded(async () => {
       const reply = await undo();
       this.added = null;

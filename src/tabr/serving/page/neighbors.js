@@ -64,6 +64,8 @@ export function drawNeighbors(table, state) {
   const rest = make("tr", {}, make("th", { scope: "row" }, `${others.count} others`),
     number(NOTHING), barred(percent(others.weight)), barred(effect(others.effect)),
     make("td", { colspan: columns.length + 1 }));
+  const nobody = make("tr", {}, make("td", { colspan: columns.length + 5, class: "nobody" },
+    "No remembered row may be its neighbour."));
   const names = ["Row", "Label", "Weight", "Effect", "Distance",
     ...columns.map(({ name }) => name)];
   const before = tops(table);
@@ -71,7 +73,7 @@ export function drawNeighbors(table, state) {
     make("caption", { class: "unseen" }, "Neighbours of the row, heaviest first"),
     head(names, (k) => (k === 2 || k === 3 ? "barred" : k > 0 && "number")),
     make("tbody", {}, own, ...neighbors.map(line)),
-    make("tfoot", {}, others.count > 0 && rest));
+    make("tfoot", {}, others.count > 0 && rest, !neighbors.length && nobody));
   glide(table, before);
 }
 

@@ -165,7 +165,7 @@ function drawEffects(frame) {
   line(frame, 5, EFFECTS, "");
   canvas.box(0, "zero", zero - 0.5, EFFECTS - SWARM / 2, 1, SWARM, "link");
   drawDots(frame, "effect", EFFECTS, ({ effect }) => zero + (effect / largest) * reach);
-  for (const sign of [-1, 0, 1]) {
+  for (const sign of answer.neighbors.length ? [-1, 0, 1] : []) {
     const words = sign ? formats.effect(sign * largest, largest) : "0";
     canvas.text(`effect-${sign}`, zero + sign * reach, EFFECTS + SWARM / 2 + 14, words, "tick");
   }

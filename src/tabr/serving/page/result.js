@@ -34,9 +34,9 @@ function spanWords(answer, formats, coverage) {
     return [`${low} to ${high}`, `${percent(coverage)} of such intervals hold the true value`];
   }
   const others = answer.set.filter((label) => label !== answer.prediction).map(text);
-  const verb = others.length > 1 ? "are" : "is";
-  return [`${percent(answer.chance)} likely`, others.length
-    ? `${others.join(" or ")} ${verb} plausible too` : "no other class is plausible"];
+  const list = others.join(", ").replace(/, ([^,]*)$/, " or $1");
+  return [`${percent(answer.chance)} likely`,
+    list ? `could also be ${list}` : "no other class is plausible"];
 }
 
 export function drawAnswer(answer, formats, model) {

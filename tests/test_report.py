@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-import shutil
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -452,23 +450,6 @@ def test_an_audit_is_shown_when_asked_for(
 
 
 # --- in a browser ---------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    try:
-        from playwright.sync_api import sync_playwright
-    except ModuleNotFoundError:
-        pytest.skip("no playwright: pip install playwright")
-    names = ("chromium", "chromium-browser", "google-chrome")
-    place = next((path for name in names if (path := shutil.which(name))), None)
-    if place is None:
-        pytest.skip("no browser: apt-get install -y chromium")
-    with sync_playwright() as playwright:
-        # A container has no user to protect from the page.
-        found = playwright.chromium.launch(executable_path=place, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 OVERFLOWING = """() => [...document.querySelectorAll("main *")]

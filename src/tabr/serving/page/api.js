@@ -1,0 +1,82 @@
+// Requests to the service: the token, and failures in words.
+
+/** A request that did not work: a sentence, and words for single columns. */
+export class Failure extends Error {
+  constructor(message, status = 0) {
+    super(message);
+    this.status = status; // 0: the server was not reached
+    this.columns = new Map();
+    this.row = null; // the number of the first row that is wrong
+    this.label = ""; // words about a label
+  }
+}
+
+export class Api {
+  /** `askToken` shows a dialog and resolves to a token, or null if there is none. */
+  constructor(askToken) {
+    this.askToken = askToken;
+    this.token = sessionStorage.getItem("tabr-token");
+    this.asking = null;
+  }
+
+  async call(method, path, body, { signal, key } = {}) {
+    for (;;) {
+      const token = this.token;
+      const headers = { Accept: "application/json" };
+      if (body) headers["Content-Type"] = "application/json";
+      if (token) headers.Authorization = `Bearer ${token}`;
+      if (key) headers["Idempotency-Key"] = key;
+      let response;
+      try {
+        response = await fetch(path, {
+          method, headers, signal, body: body && JSON.stringify(body),
+        });
+      } catch (error) {
+        if (error.name === "AbortError") throw error;
+        throw new Failure("The server cannot be reached.");
+      }
+      const answer = await response.json().catch(() => null);
+      if (response.ok && answer) return answer;
+      // Another request may have got a token meanwhile: then try with that one.
+      if (response.status === 401 && (token !== this.token || (await this.renew()))) continue;
+      throw failure(response.status, answer?.detail);
+    }
+  }
+
+  /** Ask for a token once, however many requests want one. */
+  async renew() {
+    this.asking ??= this.askToken(Boolean(this.token)).finally(() => { this.asking = null; });
+    const token = await this.asking;
+    if (!token) return false;
+    this.token = token;
+    sessionStorage.setItem("tabr-token", token);
+    return true;
+  }
+}
+
+function failure(status, detail) {
+  if (!Array.isArray(detail)) {
+    return new Failure(sentence(detail ?? `The server answered with error ${status}`), status);
+  }
+  const rest = detail.filter(({ loc }) => loc[1] !== "rows" && loc[1] !== "labels");
+  const found = new Failure(rest.map(({ msg }) => sentence(msg)).join(" "), status);
+  for (const { loc: [, part, row, name], msg } of detail) {
+    if (part === "labels") found.label = sentence(msg);
+    if (part !== "rows") continue;
+    found.row ??= row;
+    if (row === found.row && name) found.columns.set(String(name), sentence(msg));
+    else if (!name) found.message = sentence(msg);
+  }
+  return found;
+}
+
+function sentence(text) {
+  const words = String(text).trim();
+  return words.charAt(0).toUpperCase() + words.slice(1) + (/[.!?]$/.test(words) ? "" : ".");
+}
+
+/** A name for one change, so that the same change sent twice happens once. */
+export function newKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -21,17 +21,24 @@ def postgres() -> Iterator[str]:
     programs = PROGRAMS[-1].parent
     folder = Path(tempfile.mkdtemp(prefix="tabr-pg-"))
     is_root = os.geteuid() == 0  # who may not run a server
-    before = ["runuser", "-u", "postgres", "--"] if is_root else []
-    if is_root:
-        shutil.chown(folder, "postgres")
+    user = "postgres" if is_root else None
+    if user is not None:
+        shutil.chown(folder, user, user)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     data = folder / "data"
 
     def run(*arguments: object) -> None:
-        command = [*before, *map(str, arguments)]
-        subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [str(argument) for argument in arguments],
+            check=True,
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+        )
 
     run(programs / "initdb", "-D", data, "-U", "tabr", "-A", "trust", "--no-sync")
     options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"

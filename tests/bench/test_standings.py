@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -90,3 +91,11 @@ def test_without_results_it_says_how_to_make_them(tmp_path: Path):
         DataError, match="has none of churn: make them with `tabr bench"
     ):
         standings(tmp_path, CHURN)
+
+
+def test_the_example_of_the_guide_is_that_of_the_results():
+    root = Path(__file__).parents[2]
+    (folder,) = (root / "results" / "example" / "own").iterdir()
+    task = replace(DIAMOND, name=folder.name, benchmark="own")
+    text = to_text(standings(root / "results" / "example", task), task)
+    assert text in (root / "docs" / "lab.md").read_text("utf-8")

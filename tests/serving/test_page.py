@@ -575,6 +575,30 @@ def test_a_token_is_asked_for_and_kept(
             assert not page["#banner"].is_visible()
 
 
+def test_programmers_can_try_each_route(
+    homes_file: Path, tmp_path: Path, opening: Opening
+) -> None:
+    with (
+        serving(homes_file, tmp_path, write=WRITE) as service,
+        opening(service.url, "401") as page,
+    ):
+        page.tab.goto(f"{service.url}/docs")
+        assert page["details"].count() == 0  # not without a token
+        page["#token"].fill(WRITE)
+        page["text=Use it"].click()
+        route = page.tab.locator("details", has=page["code >> text=/v1/predict$/"])
+        route.first.click()
+        with page.tab.expect_response("**/v1/predict") as found:
+            route.first.get_by_text("Try it").click()
+        said = found.value.json()["predictions"][0]["prediction"]
+        shown = route.first.locator("pre[aria-live]")
+        shown.filter(has_text="200").wait_for()
+        assert f"{said}"[:8] in shown.inner_text()
+        assert page["details"].count() == len(page.tab.evaluate(
+            "Array.from(document.querySelectorAll('summary code'))"
+        ))  # fmt: skip
+
+
 def test_trouble_is_told_where_it_is(diabetes: Service, opening: Opening) -> None:
     with opening(diabetes.url, "422|ERR_FAILED|503") as page:
         page.open()

@@ -83,9 +83,10 @@ def _describe(series: pd.Series[Any], kind: Kind | None) -> ColumnInfo:
     if kind in ("binary", "categorical"):
         levels = tuple(plain(v) for v in known.value_counts().index[:MOST_LEVELS])
     elif cell == "number" and len(known):
-        values = known.to_numpy(np.float64)
-        low, high = float(values.min()), float(values.max())
-        median = float(np.median(values))
+        low, high = float(plain(known.min())), float(plain(known.max()))
+        middle = np.median(known.to_numpy(np.float64))
+        is_single = known.dtype == np.float32
+        median = float(plain(np.float32(middle) if is_single else middle))
     example = plain(known.iloc[len(known) // 2]) if len(known) else None
     return ColumnInfo(str(series.name), kind, cell, levels, low, high, median, example)
 
@@ -118,6 +119,8 @@ def plain(value: Any) -> Any:
     >>> plain(np.float64(1.5)), plain(np.nan), plain(pd.Timestamp("2024-05-31"))
     (1.5, None, '2024-05-31T00:00:00')
     """
+    if isinstance(value, np.float32):
+        value = float(str(value))  # as short as it was written
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
@@ -144,8 +147,7 @@ def plain_list(values: Iterable[Any]) -> list[Any]:
     >>> plain_list(np.array([0.1, np.nan], dtype=np.float32))
     [0.1, None]
     """
-    dtype = getattr(values, "dtype", None)
-    if dtype == np.float32:  # as short as it was written
-        return [plain(float(str(value))) for value in np.asarray(values)]
+    if getattr(values, "dtype", None) == np.float32:
+        return [plain(value) for value in np.asarray(values)]
     plain_values = values.tolist() if hasattr(values, "tolist") else values
     return [plain(value) for value in plain_values]

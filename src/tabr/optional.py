@@ -4,6 +4,10 @@ from importlib import import_module
 from types import ModuleType
 
 
+class MissingLibrary(ImportError):
+    """An optional library is not installed; the message says how to install it."""
+
+
 def require(name: str, extra: str) -> ModuleType:
     """Import an optional library, or say how to install it.
 
@@ -15,7 +19,7 @@ def require(name: str, extra: str) -> ModuleType:
         extra: The extra of tabr that installs it.
 
     Raises:
-        ImportError: The library is not installed. A library that is installed
+        MissingLibrary: The library is not installed. A library that is installed
             and fails by itself raises its own error.
 
     >>> require("json", extra="plots").dumps([1, 2])
@@ -27,6 +31,6 @@ def require(name: str, extra: str) -> ModuleType:
         # A module missing inside the library is not the library missing.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        raise ImportError(
+        raise MissingLibrary(
             f"{name} is not installed: pip install 'tabr[{extra}]'", name=name
         ) from error

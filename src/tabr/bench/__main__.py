@@ -30,6 +30,7 @@ from tabr.bench.studies import STUDIES, run_study
 from tabr.bench.tasks import data_folder, present
 from tabr.bench.tune_command import add_tune
 from tabr.frames import DataError
+from tabr.optional import MissingLibrary
 
 
 def main(
@@ -39,9 +40,7 @@ def main(
     options = _parser(prog).parse_args(arguments)
     try:
         status: int = options.command(options)
-    except (DataError, ImportError) as error:
-        if isinstance(error, ImportError) and "pip install" not in str(error):
-            raise
+    except (DataError, MissingLibrary) as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:

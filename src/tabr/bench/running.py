@@ -26,7 +26,7 @@ from tabr.bench.team import Place, ProcessTeam, Team
 from tabr.bench.tuning import read_choice
 from tabr.devices import choose_device
 from tabr.frames import DataError
-from tabr.optional import require
+from tabr.optional import MissingLibrary, require
 
 # What a user's table is tried with: retrieval, trees, a network, and plain neighbours.
 FIRST_CHOICE = ("tabr-s", "tabr", "lightgbm", "catboost", "xgboost", "mlp", "knn")
@@ -259,7 +259,7 @@ def check_libraries(names: Iterable[str]) -> None:
         for library in METHODS[name].method.libraries:
             try:
                 require(library, extra=METHODS[name].method.extra)
-            except ImportError as error:
+            except MissingLibrary as error:
                 absent.setdefault(str(error), []).append(name)
     if absent:
         why = "; ".join(f"{', '.join(n)}: {error}" for error, n in absent.items())

@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from tabr.optional import MissingLibrary
+
 
 class Mistake(click.ClickException):
     """What the user can mend, in one sentence."""
@@ -61,8 +63,8 @@ def _is_mistake(error: Exception) -> bool:
     module = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
     if isinstance(error, TypeError):  # cells that are no single values
         return module in ("tabr.tables", "tabr.cells")
-    if isinstance(error, ImportError):
-        return module == "tabr.optional"
+    if isinstance(error, MissingLibrary):
+        return True
     if isinstance(error, ValueError):
         return module.startswith("tabr.")
     return isinstance(error, OSError) or type(error).__name__ == "TrainingError"

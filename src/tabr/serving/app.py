@@ -46,7 +46,7 @@ Key = Annotated[
 ]
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": messages.Problem}
-    for status in (400, 401, 403, 408, 413, 415, 422, 503)
+    for status in (400, 401, 403, 408, 413, 422, 503)
 }
 CHANGES: dict[int | str, dict[str, Any]] = {
     **PROBLEMS,

@@ -26,17 +26,11 @@ _BODY = {
 }
 
 
-class OtherMedia(DataError):
-    """A body that is no table of a known format."""
-
-
 def read(content: bytes, media: str, most_rows: int) -> pd.DataFrame:
     """Read the table of a body."""
     kind = media.partition(";")[0].strip().lower()
     if kind not in (CSV, ARROW):
-        raise OtherMedia(
-            f"a table must come as {CSV} or {ARROW}, however: {kind!r:.80}"
-        )
+        raise DataError(f"a table must come as {CSV} or {ARROW}, however: {kind!r:.80}")
     try:
         if kind == CSV:
             frame = pd.read_csv(io.BytesIO(content), encoding="utf-8")
@@ -70,7 +64,7 @@ def add_routes(app: FastAPI, service: Any, limits: Limits) -> None:
     memory = service.memory
     problems: dict[int | str, dict[str, Any]] = {
         status: {"model": messages.Problem}
-        for status in (400, 401, 403, 408, 409, 413, 415, 422, 503)
+        for status in (400, 401, 403, 408, 409, 413, 422, 503)
     }
 
     @app.post(

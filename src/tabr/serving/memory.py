@@ -132,7 +132,7 @@ class Memory:
             "n_candidates": len(self.model.candidates_),
             "n_members": len(self.model.members_),
             "context_size": self.model.context_size,
-            "library": __version__,
+            "tabr": __version__,
             "columns": [
                 {
                     "name": c.name,
@@ -262,9 +262,7 @@ class Memory:
         return self._change("remove", {"ids": list(ids)}, key)
 
     def _change(self, kind: Kind, payload: dict[str, Any], key: str | None) -> Answered:
-        fingerprint = hashlib.sha256(
-            json.dumps([kind, payload], sort_keys=True).encode()
-        ).hexdigest()
+        fingerprint = json.dumps([kind, payload], sort_keys=True)
         with self._changing:
             prepared: list[Model] = []
 
@@ -293,10 +291,10 @@ class Memory:
         if kind == "add":
             frame = self.schema.to_frame(payload["rows"])
             return [int(i) for i in model.add_candidates(frame, payload["labels"])]
-        known = set(np.asarray(model.candidates_.ids).tolist())
-        unknown = [i for i in payload["ids"] if i not in known]
-        if unknown:
-            raise UnknownIds(f"no candidate has the id {unknown[0]}")
+        try:
+            model.candidates_.positions(payload["ids"])
+        except KeyError as error:
+            raise UnknownIds(error.args[0]) from None
         if kind == "remove":
             model.remove_candidates(payload["ids"])
         else:

@@ -168,7 +168,7 @@ class About(BaseModel):
     n_candidates: int
     n_members: int
     context_size: int
-    library: str
+    tabr: str = Field(description="version of the service")
     rights: Literal["read", "write"]
     coverage: float
     columns: list[Column]

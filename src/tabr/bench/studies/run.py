@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from tabr.bench.protocol import write_whole
 from tabr.bench.studies.registry import STUDIES
 from tabr.bench.studies.units import Record
 from tabr.frames import DataError
@@ -75,10 +75,4 @@ def _records(path: Path, params: Record) -> list[Record]:
 
 def _write(content: Record, path: Path) -> None:
     """Write the file of a study, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        draft.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(path, (json.dumps(content, indent=1) + "\n").encode())

@@ -119,7 +119,7 @@ function drawAbout() {
   find("target").textContent = model.target ?? "Prediction";
   find("about").textContent = `From ${model.n_candidates.toLocaleString("en")} remembered rows. `
     + "Change a value and see which of them speak for the answer.";
-  find("library").textContent = `tabr ${model.library}`;
+  find("made-by").textContent = `tabr ${model.tabr}`;
 }
 
 // --- the row ------------------------------------------------------------------------

@@ -86,6 +86,22 @@ def test_without_a_token_it_stays_on_this_machine(model_file: Path, monkeypatch)
     ]  # fmt: skip
 
 
+def test_what_cannot_be_served_leaves_nothing_behind(model_file: Path):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        command = ["serve", str(model_file), "--port", str(port)]
+        result = CliRunner().invoke(cli.main, command)
+    assert result.exit_code == 2
+    assert f"127.0.0.1:{port} cannot be had" in result.stderr
+    table = model_file.with_name("table.csv")
+    table.write_text("a,b\n1,2\n")
+    result = CliRunner().invoke(cli.main, ["serve", str(table), "--port", "0"])
+    assert result.exit_code == 2 and "table.csv cannot be read" in result.stderr
+    assert {p.name for p in model_file.parent.iterdir()} == {"houses.tabr", "table.csv"}
+
+
 def test_tokens_come_from_files_or_the_environment(tmp_path: Path, monkeypatch):
     path = tmp_path / "token"
     path.write_text("a" * 20 + "\n")

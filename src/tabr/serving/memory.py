@@ -67,14 +67,14 @@ class Memory:
         self, path: Path, store: str | Path, device: str | None = None
     ) -> None:
         """Load the model file, or what the store made of it, and replay the rest."""
-        content = path.read_bytes()
-        self.identity = hashlib.sha256(content).hexdigest()
+        model = load_model(path, device)  # a file that is none leaves no store behind
+        self.identity = hashlib.sha256(path.read_bytes()).hexdigest()
         self.path = path
         self.store: Store = open_store(store, self.identity)
         self._device, self._compacted = device, 0
         self._changing = threading.Lock()
         if not self._begin_from_checkpoint():
-            self._state = State(_load(content, device), 0)
+            self._state = State(model, 0)
         self.schema = Schema(self.model)
         with self._changing:
             self._replay(self._newer())

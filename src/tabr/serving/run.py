@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import socket
 from pathlib import Path
 
 import uvicorn
@@ -80,6 +81,7 @@ def serve(
             f"without a token the service may listen on this machine alone, however"
             f" {host} can be reached by others: set {TOKEN} or use --token-file"
         )
+    listening = _listen(host, port)
     place = path.with_name(f"{path.name}.memory") if store is None else store
     memory = Memory(path, place, device)
     app = create_app(memory, tokens, limits)
@@ -98,7 +100,23 @@ def serve(
     )
     server = _Server(config)
     server.message = _message(memory, tokens)
-    server.run()
+    server.run([listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Take the address before any work is done."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    taken = socket.socket(family, socket.SOCK_STREAM)
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taken.bind((host, port))
+    except OSError as error:
+        taken.close()
+        raise DataError(
+            f"the service needs a free address, however {host}:{port} cannot be had"
+            f" ({error.strerror}): choose another --port or --host"
+        ) from error
+    return taken
 
 
 def _message(memory: Memory, tokens: Tokens) -> str:
@@ -119,8 +137,8 @@ class _Server(uvicorn.Server):
         """Begin to listen."""
         await super().startup(sockets)  # type: ignore[arg-type]
         for server in getattr(self, "servers", []):
-            for socket in server.sockets:
-                host, port = socket.getsockname()[:2]
+            for listening in server.sockets:
+                host, port = listening.getsockname()[:2]
                 print(f"http://{host}:{port}  {self.message}", flush=True)
 
 

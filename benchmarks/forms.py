@@ -16,8 +16,9 @@ from torch import Tensor
 from benchmarks.plain import PlainTabRS
 from benchmarks.timing import M, Size
 from tabr.config import NetworkConfig, TrainingConfig
-from tabr.fitting import Contexts, make_loss
+from tabr.contexts import Contexts
 from tabr.graphs import Graphed, Lane
+from tabr.losses import BatchLoss
 from tabr.network import TabR
 from tabr.rows import Rows
 from tabr.search import Neighbors
@@ -138,7 +139,7 @@ def freeze_by_chance(contexts: Contexts) -> None:
 
 def step_of(contexts: Contexts, lane: Lane) -> Graphed:
     """One step, by the code that training runs: on a GPU a captured graph."""
-    loss = make_loss(contexts, "regression")
+    loss = BatchLoss(contexts, "regression")
     return make_step(contexts.network, loss, TrainingConfig(), lane)
 
 

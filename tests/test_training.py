@@ -11,12 +11,10 @@ from torch import Tensor, nn
 
 from tabr.config import TrainingConfig
 from tabr.graphs import Lane
-from tabr.network import NumberLabel
 from tabr.training import (
     History,
     Job,
     TrainingError,
-    decay_groups,
     fit_networks,
     seeded,
 )
@@ -231,18 +229,6 @@ def test_an_optimizer_of_ones_own_takes_the_steps() -> None:
     assert len(steps) == 3 * 2
     for before, after, *grads in zip(start, network.parameters(), *steps, strict=True):
         torch.testing.assert_close(after.detach(), before - 0.1 * sum(grads))
-
-
-def test_paper_mode_decays_everything_and_fixed_mode_spares_some() -> None:
-    network = nn.ModuleDict(
-        {"linear": nn.Linear(3, 4), "norm": nn.LayerNorm(4), "label": NumberLabel(4)}
-    )
-    (everything,) = decay_groups(network, "paper")
-    assert len(everything["params"]) == 6
-    decayed, spared = decay_groups(network, "fixed")
-    assert [id(p) for p in decayed["params"]] == [id(network["linear"].weight)]
-    assert spared["weight_decay"] == 0
-    assert len(spared["params"]) == 5
 
 
 @pytest.mark.gpu

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -55,17 +57,32 @@ class Lane:
         if self.stream is None:
             return self
         self._entered.enter_context(torch.cuda.stream(self.stream))
-        if self._state is not None:
-            generator = self._generator()
-            before = generator.graphsafe_get_state()
-            generator.graphsafe_set_state(self._state)
-            self._entered.callback(generator.graphsafe_set_state, before)
+        self._entered.enter_context(self.drawing())
         return self
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """Draw the lane's random numbers, in whatever stream."""
+        if self._state is None:
+            yield
+            return
+        generator = self._generator()
+        before = generator.graphsafe_get_state()
+        generator.graphsafe_set_state(self._state)
+        try:
+            yield
+        finally:
+            generator.graphsafe_set_state(before)
 
     @property
     def offset(self) -> int:
         """Tell how many random numbers were drawn."""
         return 0 if self._state is None else self._state.get_offset()
+
+    def join(self, graph: torch.cuda.CUDAGraph) -> None:
+        """Let a graph that is about to be captured draw the lane's random numbers."""
+        if self._state is not None:
+            graph.register_generator_state(self._state)
 
     def renew(self, offset: int) -> None:
         """Leave a state of random numbers behind that a failed capture has spoiled."""
@@ -74,7 +91,11 @@ class Lane:
         seed = self._state.initial_seed()
         self._state = torch.Generator(self.device).manual_seed(seed)
         self._state.set_offset(offset)
-        self._generator().graphsafe_set_state(self._state)
+
+    def draw_on(self) -> None:
+        """Draw from the new state, within the lane."""
+        if self._state is not None:
+            self._generator().graphsafe_set_state(self._state)
 
     def __exit__(
         self,
@@ -84,10 +105,29 @@ class Lane:
     ) -> None:
         self._entered.close()
 
+    def follow(self, other: Lane) -> None:
+        """Let what follows begin after all that was asked of another lane."""
+        if self.stream is not None and other.stream is not None:
+            self.stream.wait_stream(other.stream)
+
     def wait(self) -> None:
         """Let what follows outside the lane begin after all that was asked within."""
         if self.stream is not None:
             torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
+
+def side_by_side(
+    lane: Lane, lanes: Sequence[Lane], work: Callable[[int], T]
+) -> list[T]:
+    """Do work 0, 1, ... in lanes at the same time, as a part of another lane's work."""
+    results = []
+    for place, beside in enumerate(lanes):
+        beside.follow(lane)
+        with beside:
+            results.append(work(place))
+    for beside in lanes:
+        lane.follow(beside)
+    return results
 
 
 class Graphed:
@@ -96,12 +136,20 @@ class Graphed:
     Launching many small kernels one by one takes longer than running them. The first
     calls of a length run eagerly, as capture needs warm caches; what cannot be
     captured stays eager. The result is overwritten by the next call. All calls must
-    be made within the lane.
+    be made within the lane; the function may use other lanes `beside` it.
     """
 
-    def __init__(self, function: Callable[[Tensor], Tensor], lane: Lane) -> None:
-        """Capture nothing yet."""
-        self.function, self.lane = function, lane
+    def __init__(
+        self,
+        function: Callable[[Tensor], Tensor],
+        lane: Lane,
+        beside: Sequence[Lane] = (),
+        *,
+        warm: bool = False,
+    ) -> None:
+        """Capture nothing yet; who knows that caches are warm spares eager calls."""
+        self.function, self.lane, self.beside = function, lane, beside
+        self.eager_calls = 1 if warm else EAGER_CALLS
         self.forget()
 
     def forget(self) -> None:
@@ -113,24 +161,27 @@ class Graphed:
         """Call the function, or replay what it did."""
         if self.lane.stream is None or not self.lane.captures:
             return self.function(index)
-        size = len(index)
+        size = index.shape[-1]
         if size in self.graphs:
             graph, static_index, result = self.graphs[size]
             static_index.copy_(index)
             graph.replay()
             return result
         self.n_eager[size] = self.n_eager.get(size, 0) + 1
-        if self.n_eager[size] == EAGER_CALLS and self._capture(index):
+        if self.n_eager[size] == self.eager_calls and self._capture(index):
             return self(index)
         return self.function(index)
 
     def _capture(self, index: Tensor) -> bool:
         graph = torch.cuda.CUDAGraph()
-        static_index = index.clone()
-        offset, collects = self.lane.offset, gc.isenabled()
+        static_index, size = index.clone(), index.shape[-1]
+        lanes = [self.lane, *self.beside]
+        offsets, collects = [lane.offset for lane in lanes], gc.isenabled()
         gc.disable()  # what it would free may not be freed during a capture
         torch.cuda.synchronize()
         try:
+            for lane in lanes:
+                lane.join(graph)
             graph.capture_begin(self.lane.pool, capture_error_mode="thread_local")
             try:
                 result = self.function(static_index)
@@ -138,11 +189,13 @@ class Graphed:
                 graph.capture_end()
         except RuntimeError as error:
             torch.cuda.synchronize()
-            self.lane.renew(offset)
-            logger.info("calls of length %d stay eager: %s", len(index), error)
+            for lane, offset in zip(lanes, offsets, strict=True):
+                lane.renew(offset)
+            self.lane.draw_on()
+            logger.info("calls of length %d stay eager: %s", size, error)
             return False
         finally:
             if collects:
                 gc.enable()
-        self.graphs[len(index)] = graph, static_index, result
+        self.graphs[size] = graph, static_index, result
         return True

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from tabr.config import NetworkConfig, Task
+from tabr.draws import Dropout
 from tabr.embeddings import InputVector
 from tabr.pairs import hidden_sum
 from tabr.rows import Rows
@@ -76,9 +77,9 @@ class Block(nn.Module):
         d, hidden = config.width, config.hidden
         self.norm = nn.LayerNorm(d) if normalized else nn.Identity()
         self.first = nn.Linear(d, hidden)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.second = nn.Linear(hidden, d)
-        self.block_dropout = nn.Dropout(config.block_dropout)
+        self.block_dropout = Dropout(config.block_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Add to x what the block makes of it."""
@@ -194,7 +195,7 @@ class TabR(nn.Module):
         self.unknown_label: nn.Parameter | None = None
         if r.self_in_context and "label" in r.value:
             self.unknown_label = nn.Parameter(torch.empty(d).uniform_(-1.0, 1.0))
-        self.context_dropout = nn.Dropout(config.context_dropout)
+        self.context_dropout = Dropout(config.context_dropout)
         self.predictor = nn.Sequential(
             *(Block(config, normalized=True) for _ in range(config.predictor_blocks))
         )

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tabr import pairs_cpu
+from tabr import draws, pairs_cpu
 from tabr.devices import has_triton
 
 
@@ -33,7 +33,7 @@ def hidden_sum(
         arguments = difference, weights, weight, bias, dropout
         out: Tensor = kernel.apply(*arguments)
         return out
-    hidden = F.dropout(F.linear(difference, weight, bias).relu(), dropout)
+    hidden = draws.dropout(F.linear(difference, weight, bias).relu(), dropout)
     return (weights[:, None] @ hidden).squeeze(1)
 
 
@@ -47,10 +47,15 @@ def _is_little(difference: Tensor, weight: Tensor) -> bool:
 def _kernel(difference: Tensor) -> Any:
     """Return what can serve these points better than torch in one go, or None."""
     p = difference.shape[-1]
+    together = draws.are_members()
     if difference.device.type == "cpu":
+        if together:
+            return None
         return pairs_cpu.Narrow if p <= pairs_cpu.NARROW else pairs_cpu.Wide
     if difference.dtype != torch.float32 or not has_triton(difference.device):
         return None
     from tabr import pairs_triton
 
-    return pairs_triton.HiddenSum if p <= pairs_triton.WIDEST else None
+    if p > pairs_triton.WIDEST:
+        return None
+    return pairs_triton.MembersHiddenSum if together else pairs_triton.HiddenSum

@@ -23,6 +23,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tabr import draws
+
 _WORD = tl.constexpr(32)  # neighbours of a tile: the bits of a word
 _DIGITS = 12  # of a dropout rate, in binary: four for each call of the generator
 _ALIGNED = 128  # tables have a multiple of this many rows of h
@@ -45,6 +47,11 @@ def _prepare(
     Bits are one at the rate keep / 2 ** DIGITS: where a random binary fraction is
     below it. The comparison goes digit by digit, from the last, for 32 bits at once.
     """
+    member = tl.program_id(1).to(tl.int64)
+    weight += member * h * p
+    bias += member * h
+    table += member * (3 * stride * WIDTH)
+    words += member * n_drawn
     number = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if tl.program_id(0) * BLOCK < stride * WIDTH:
         j, k = number // WIDTH, number % WIDTH
@@ -55,7 +62,7 @@ def _prepare(
         tl.store(table + stride * WIDTH + number, high, mask=j < stride)
         tl.store(table + stride * (2 * WIDTH) + number, low, mask=j < stride)
     if HAS_DROPOUT:
-        seed = tl.load(seed_ptr)
+        seed = tl.load(seed_ptr + member)
         zero = tl.zeros_like(number)
         kept = zero
         for call in tl.static_range(DIGITS // 4):
@@ -109,7 +116,13 @@ def _forward(
     HAS_DROPOUT: tl.constexpr, SAVES: tl.constexpr,
     BH: tl.constexpr, BP: tl.constexpr, NP: tl.constexpr,
 ):  # fmt: skip
-    """One program makes one block of h for some rows."""
+    """One program makes one block of h for some rows of a member."""
+    member = tl.program_id(2).to(tl.int64)
+    difference += member * b * m * p
+    weights += member * b * m
+    table += member * (3 * stride * NP * BP)
+    words += member * b * n_words * stride
+    out += member * b * h
     j = tl.program_id(0) * BH + tl.arange(0, BH)
     first = tl.program_id(1) * n_rows
     k = tl.arange(0, BP)
@@ -153,15 +166,21 @@ def _forward(
             total = tl.zeros((BH, _WORD), tl.float32)
 
 
-@triton.jit(do_not_specialize=["b", "n_rows"])
+@triton.jit(do_not_specialize=["b", "n_rows", "n_parts"])
 def _backward_parameters(
     difference, weights, words, grad, parts,
-    b, m, h, p, stride, n_rows, scale, n_words: tl.constexpr,
+    b, m, h, p, stride, n_rows, n_parts, scale, n_words: tl.constexpr,
     BH: tl.constexpr, BP: tl.constexpr,
 ):  # fmt: skip
     """One program sums a block of [V, c] over some rows; parts are added up later."""
+    member = (tl.program_id(1) // n_parts).to(tl.int64)
+    difference += member * b * m * p
+    weights += member * b * m
+    words += member * b * n_words * stride
+    grad += member * b * h
+    parts += member * n_parts * h * (p + 1)
     j = tl.program_id(0) * BH + tl.arange(0, BH)
-    part = tl.program_id(1)
+    part = tl.program_id(1) % n_parts
     k = tl.program_id(2) * BP + tl.arange(0, BP)
     total = tl.zeros((BH, BP), tl.float32)
     last = tl.minimum((part + 1) * n_rows, b) * n_words
@@ -186,15 +205,16 @@ def _backward_parameters(
     tl.store(where, total * scale, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["b"])
 def _backward_rows(
     difference, weights, table, words, grad, grad_weights, grad_difference,
-    m, h, p, stride, scale,
+    b, m, h, p, stride, scale,
     n_words: tl.constexpr, NEEDS_DIFFERENCE: tl.constexpr,
     BH: tl.constexpr, BN: tl.constexpr, BP: tl.constexpr, NP: tl.constexpr,
 ):  # fmt: skip
     """One program takes some neighbours of one row through all of h."""
-    r = tl.program_id(0)
+    r = tl.program_id(0)  # rows of all members
+    table += (r // b).to(tl.int64) * (3 * stride * NP * BP)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
     i = tl.program_id(1) * (BN * _WORD) + tl.arange(0, BN * _WORD)
     start = r.to(tl.int64) * m
@@ -241,15 +261,22 @@ def _shares(b: int, n_blocks: int) -> tuple[int, int]:
 
 
 class HiddenSum(torch.autograd.Function):
-    """`pairs.hidden_sum` for float32 points; it pays up to the width `WIDEST`."""
+    """`pairs.hidden_sum` for float32 points; it pays up to the width `WIDEST`.
+
+    All tensors may have a member axis in front.
+    """
 
     @classmethod
     def apply(cls, *arguments: Any) -> Any:
         """Keep nothing for gradients when they are off, which `forward` cannot see."""
+        *tensors, dropout = arguments
         if not torch.is_grad_enabled():
-            tensors = [a.detach() for a in arguments[:4]]
-            arguments = (*tensors, *arguments[4:])
-        return super().apply(*arguments)
+            tensors = [tensor.detach() for tensor in tensors]
+        alone = tensors[0].ndim == 3
+        if alone:
+            tensors = [tensor.unsqueeze(0) for tensor in tensors]
+        out = super().apply(*tensors, dropout)
+        return out.squeeze(0) if alone else out
 
     @staticmethod
     def forward(
@@ -260,35 +287,32 @@ class HiddenSum(torch.autograd.Function):
         bias: Tensor,
         dropout: float,
     ) -> Tensor:
-        """Return the sums (b, h); the shapes are those of `pairs.hidden_sum`."""
+        """Return the sums (k, b, h); the shapes are those of `pairs.hidden_sum`."""
         difference, weights, weight, bias = (
             t.contiguous() for t in (difference, weights, weight, bias)
         )
-        (b, m, p), h = difference.shape, len(weight)
+        (k, b, m, p), h = difference.shape, weight.shape[1]
         columns = _columns(p)
         n_words = max(1, triton.cdiv(m, 32))
         stride = triton.cdiv(h, _ALIGNED) * _ALIGNED
         width = columns["BP"] * columns["NP"]
-        table = difference.new_empty(3, stride, width)
+        table = difference.new_empty(k, 3, stride, width)
         keep = max(1, round((1 - dropout) * 2**_DIGITS))
         saves, has_dropout = any(ctx.needs_input_grad), keep < 2**_DIGITS
         n_kept = b * n_words * stride if saves or has_dropout else 0
-        words = torch.empty(n_kept, dtype=torch.int32, device=difference.device)
-        # Drawn on the device: a captured graph draws a new seed at each replay.
-        seed = torch.empty(1, dtype=torch.int64, device=difference.device)
-        if has_dropout:
-            seed.random_()
+        words = torch.empty(k, n_kept, dtype=torch.int32, device=difference.device)
+        seeds = draws.seeds(difference.device) if has_dropout else words
         n_drawn = n_kept if has_dropout else 0
-        _prepare[(triton.cdiv(max(n_drawn, stride * width), _DRAWN),)](
-            weight, bias, seed, table, words, n_drawn, h, p, stride, keep,
+        _prepare[(triton.cdiv(max(n_drawn, stride * width), _DRAWN), k)](
+            weight, bias, seeds, table, words, n_drawn, h, p, stride, keep,
             DIGITS=_DIGITS, HAS_DROPOUT=has_dropout, WIDTH=width, BLOCK=_DRAWN,
         )  # fmt: skip
-        out = difference.new_empty(b, h)
+        out = difference.new_empty(k, b, h)
         scale = 2**_DIGITS / keep
         n_blocks = triton.cdiv(h, 64)
-        n_rows, n_parts = _shares(b, n_blocks)
+        n_rows, n_parts = _shares(b, n_blocks * k)
         if b:
-            _forward[(n_blocks, n_parts)](
+            _forward[(n_blocks, n_parts, k)](
                 difference, weights, table, words, out,
                 b, m, h, p, stride, n_rows, scale, n_words,
                 HAS_DROPOUT=has_dropout, SAVES=saves,
@@ -302,7 +326,7 @@ class HiddenSum(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all inputs that need one."""
         difference, weights, table, words = ctx.saved_tensors
-        (b, m, p), (h, n_words, stride) = difference.shape, ctx.shape
+        (k, b, m, p), (h, n_words, stride) = difference.shape, ctx.shape
         columns = _columns(p)
         grad = grad.contiguous()
         needs_difference = ctx.needs_input_grad[0]
@@ -311,26 +335,51 @@ class HiddenSum(torch.autograd.Function):
         is_widest = columns["BP"] > 64
         launch = {"num_warps": 8, "num_stages": 3} if is_widest else _SIMPLE
         if b:
-            _backward_rows[(b, triton.cdiv(n_words, 4))](
+            _backward_rows[(k * b, triton.cdiv(n_words, 4))](
                 difference, weights, table, words, grad, grad_weights, grad_difference,
-                m, h, p, stride, ctx.scale, n_words, NEEDS_DIFFERENCE=needs_difference,
-                BH=64, BN=4, **launch, **columns,
+                b, m, h, p, stride, ctx.scale, n_words,
+                NEEDS_DIFFERENCE=needs_difference, BH=64, BN=4, **launch, **columns,
             )  # fmt: skip
         width = min(64, columns["BP"])
         n_blocks, n_widths = triton.cdiv(h, 128), triton.cdiv(p + 1, width)
-        n_rows, n_parts = _shares(b, n_blocks * n_widths)
-        parts = table.new_empty(n_parts, h, p + 1)
+        n_rows, n_parts = _shares(b, n_blocks * n_widths * k)
+        parts = table.new_empty(k, n_parts, h, p + 1)
         if b:
-            _backward_parameters[(n_blocks, n_parts, n_widths)](
+            _backward_parameters[(n_blocks, n_parts * k, n_widths)](
                 difference, weights, words, grad, parts,
-                b, m, h, p, stride, n_rows, ctx.scale, n_words,
+                b, m, h, p, stride, n_rows, n_parts, ctx.scale, n_words,
                 BH=128, BP=width, num_warps=8 if width > 32 else 4, num_stages=1,
             )  # fmt: skip
-        grad_parameters = parts.sum(0)
+        grad_parameters = parts.sum(1)
         return (
             grad_difference if needs_difference else None,
             grad_weights,
-            grad_parameters[:, :p],
-            grad_parameters[:, p],
+            grad_parameters[..., :p],
+            grad_parameters[..., p],
             None,
         )
+
+
+class MembersHiddenSum(torch.autograd.Function):
+    """`HiddenSum` under `torch.vmap`, whose rule is all that is ever called."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> Tensor:
+        """Refuse: outside of `torch.vmap` there are no members."""
+        raise NotImplementedError("members are run under torch.vmap")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep nothing."""
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], *arguments: Any
+    ) -> tuple[Tensor, int]:
+        """Return the sums of all members, (k, b, h)."""
+        *tensors, dropout = arguments
+        moved = (
+            draws.on_first_axis(tensor, axis, info.batch_size)
+            for tensor, axis in zip(tensors, in_dims[:-1], strict=True)
+        )
+        return HiddenSum.apply(*moved, dropout), 0

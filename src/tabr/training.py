@@ -13,14 +13,12 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from tabr.config import Mode, TrainingConfig
-from tabr.graphs import Graphed, Lane
+from tabr.config import TrainingConfig
+from tabr.graphs import Graphed, Lane, side_by_side
+from tabr.optimizers import Stepper, adamw
 
 Stop = Literal["patience", "max_epochs", "time_limit", "interrupted"]
 Loss = Callable[[Tensor], Tensor]  # row indices (b,) -> scalar
-
-
-_PIECE = 16_384  # numbers that a GPU's block updates in a few steps
 
 
 class TrainingError(RuntimeError):
@@ -53,18 +51,6 @@ class History:
         return self.score[self.best_epoch]
 
 
-class Stepper(Protocol):
-    """An optimizer: it reads the gradients of its parameters and changes them.
-
-    On a GPU a step is captured, so that whatever changes from step to step must live
-    in tensors.
-    """
-
-    def step(self) -> object:
-        """Change the parameters once."""
-        ...
-
-
 @dataclass
 class Job:
     """A network to be trained in place.
@@ -92,11 +78,22 @@ class Job:
     optimizer: Stepper | None = None
 
 
+class Together(Protocol):
+    """Networks that are run as one, each with a lane of its own beside a common one."""
+
+    lane: Lane
+
+    def gradients(self, batches: Tensor) -> Tensor:
+        """Leave gradients in the networks; row indices (k, b) -> losses (k,)."""
+        ...
+
+
 def fit_networks(
     jobs: Sequence[Job],
     n_rows: int,
     config: TrainingConfig,
     *,
+    together: Callable[[Sequence[int]], Together] | None = None,
     description: str | None = None,
 ) -> list[History]:
     """Train networks side by side until none improves; keep the best epoch of each.
@@ -105,6 +102,8 @@ def fit_networks(
         jobs: What to train; each stops on its own.
         n_rows: Training rows.
         config: Optimizer, batches and when to stop.
+        together: Given places in `jobs`, how their steps are taken as one; None takes
+            the steps of each job by themselves.
         description: Title of a progress bar; None shows none.
     """
     start = time.perf_counter()
@@ -114,24 +113,30 @@ def fit_networks(
         return limit is not None and time.perf_counter() - start > limit
 
     runs = [_Run(job, n_rows, config, start) for job in jobs]
-    running = runs
+    if together is None:
+        steps: list[_Steps] = [_Alone(run) for run in runs]
+    else:
+        steps = [_AsOne(runs, together)]
     bar = tqdm(desc=description, disable=description is None)
     with bar:
         try:
-            for run in running:
-                run.ask(bar, out_of_time)
-            while running:
-                for run in running:
-                    run.take_stock(out_of_time())
-                    bar.set_postfix_str(_progress(runs))
-                    if not run.finished:
-                        run.ask(bar, out_of_time)
-                running = [run for run in running if not run.finished]
+            for each in steps:
+                each.ask(bar, out_of_time)
+            while steps:
+                for each in steps:
+                    for run in each.runs:
+                        run.take_stock(out_of_time())
+                        bar.set_postfix_str(_progress(runs))
+                    each.leave_finished()
+                    if each.runs:
+                        each.ask(bar, out_of_time)
+                steps = [each for each in steps if each.runs]
         except KeyboardInterrupt:
             if not all(run.history.score for run in runs):
                 raise
-            for run in running:
-                run.history.stopped = "interrupted"
+            for run in runs:
+                if not run.finished:
+                    run.history.stopped = "interrupted"
     for run in runs:
         run.keep_best()
     return [run.history for run in runs]
@@ -167,9 +172,6 @@ class _Run:
         self.best: list[Tensor] = []
         with job.lane:
             self.total = first.new_zeros(())
-            self.take_step = make_step(
-                job.network, job.loss, config, job.lane, self.total, job.optimizer
-            )
             self.outputs = Graphed(lambda _: self._outputs(), job.lane)
             self.nothing = torch.zeros(1, device=self.device)
 
@@ -177,38 +179,35 @@ class _Run:
     def _outputs(self) -> Tensor:
         return self.job.evaluate()
 
-    def ask(self, bar: tqdm[Any], out_of_time: Callable[[], bool]) -> None:
-        """Ask for an epoch and its predictions.
+    @property
+    def freezes(self) -> bool:
+        """Tell whether contexts are frozen before the next epoch."""
+        epoch = len(self.history.score)
+        return self.job.freeze is not None and epoch == self.config.freeze_after
 
-        A GPU answers later: meanwhile others are asked, and its lanes stay filled.
-        """
-        config, job = self.config, self.job
+    def begin(self) -> Tensor:
+        """Begin an epoch; return the order of its rows."""
+        job = self.job
         with job.lane:
-            if job.freeze is not None and (
-                len(self.history.score) == config.freeze_after
-            ):
+            if job.freeze is not None and self.freezes:
                 job.freeze()
-                self.take_step.forget()
             job.network.train()
             self.total.zero_()
-            self.seen = 0
             order = torch.randperm(self.n_rows, generator=job.generator)
-            batches = order.to(self.device).split(config.batch_size)
-            bar.reset(len(batches))
-            for batch in batches:
-                self.take_step(batch)
-                self.seen += len(batch)
-                bar.update()
-                if out_of_time():
-                    break
-            job.network.eval()
+            return order.to(self.device)
+
+    def end(self, n_seen: int) -> None:
+        """Ask for the predictions after an epoch; a GPU answers later."""
+        self.n_seen = n_seen
+        with self.job.lane:
+            self.job.network.eval()
             self.prediction = self.outputs(self.nothing)
 
     def take_stock(self, out_of_time: bool) -> None:
         """Wait for what was asked for, and decide whether to go on."""
         history, epoch = self.history, len(self.history.score)
         with self.job.lane:
-            loss = float(self.total) / self.seen
+            loss = float(self.total) / self.n_seen
             if not math.isfinite(loss):
                 raise TrainingError(
                     f"the loss of epoch {epoch} is not a finite number: "
@@ -242,6 +241,106 @@ class _Run:
         self.job.lane.wait()
 
 
+class _Steps:
+    """Takes the steps of runs, epoch by epoch."""
+
+    runs: list[_Run]
+    lane: Lane
+    take_step: Graphed
+
+    def ask(self, bar: tqdm[Any], out_of_time: Callable[[], bool]) -> None:
+        """Ask for an epoch and its predictions.
+
+        A GPU answers later: meanwhile others are asked, and its lanes stay filled.
+        """
+        if any(run.freezes for run in self.runs):
+            self.take_step.forget()
+        orders = self._begin()
+        n_seen = 0
+        with self.lane:
+            batches = orders.split(self.runs[0].config.batch_size, -1)
+            bar.reset(len(batches))
+            for batch in batches:
+                self.take_step(batch)
+                n_seen += batch.shape[-1]
+                bar.update()
+                if out_of_time():
+                    break
+        for run in self.runs:
+            run.job.lane.follow(self.lane)
+            run.end(n_seen)
+
+    def _begin(self) -> Tensor:
+        """Return the order of the rows, (n,) or (k, n)."""
+        raise NotImplementedError
+
+    def leave_finished(self) -> None:
+        """Take no more steps for runs that are finished."""
+        self.runs = [run for run in self.runs if not run.finished]
+
+
+class _Alone(_Steps):
+    """The steps of one run, in its lane."""
+
+    def __init__(self, run: _Run) -> None:
+        self.runs, self.lane, job = [run], run.job.lane, run.job
+        with self.lane:
+            self.take_step = make_step(
+                job.network, job.loss, run.config, job.lane, run.total, job.optimizer
+            )
+
+    def _begin(self) -> Tensor:
+        return self.runs[0].begin()
+
+
+class _AsOne(_Steps):
+    """The steps of runs that are taken as one."""
+
+    def __init__(
+        self, runs: list[_Run], together: Callable[[Sequence[int]], Together]
+    ) -> None:
+        self.runs, self.everybody, self.together = runs, runs, together
+        self.updates = {}
+        for run in runs:
+            with run.job.lane:
+                self.updates[id(run)] = adamw(run.job.network, run.config)
+        self._take_over(warm=False)
+
+    def _take_over(self, *, warm: bool) -> None:
+        """Prepare steps of the runs that are left."""
+        places = [self.everybody.index(run) for run in self.runs]
+        of_all = self.together(places)
+        lanes = [run.job.lane for run in self.runs]
+        updates = [self.updates[id(run)] for run in self.runs]
+        totals = [run.total for run in self.runs]
+        self.lane = of_all.lane
+
+        def step(batches: Tensor) -> Tensor:
+            losses = of_all.gradients(batches)
+
+            def update(place: int) -> None:
+                updates[place]()
+                totals[place].add_(losses[place], alpha=batches.shape[1])
+
+            side_by_side(of_all.lane, lanes, update)
+            return losses
+
+        self.take_step = Graphed(step, of_all.lane, lanes, warm=warm)
+
+    def _begin(self) -> Tensor:
+        orders = [run.begin() for run in self.runs]
+        for run in self.runs:
+            self.lane.follow(run.job.lane)
+        with self.lane:
+            return torch.stack(orders)
+
+    def leave_finished(self) -> None:
+        n_before = len(self.runs)
+        super().leave_finished()
+        if 0 < len(self.runs) < n_before:
+            self._take_over(warm=True)
+
+
 def make_step(
     network: nn.Module,
     loss: Loss,
@@ -254,7 +353,7 @@ def make_step(
 
     The sum of the rows' losses is added to `total`. Without an optimizer it is AdamW.
     """
-    update = _adamw(network, config) if optimizer is None else optimizer.step
+    update = adamw(network, config) if optimizer is None else optimizer.step
 
     def step(index: Tensor) -> Tensor:
         network.zero_grad(set_to_none=True)
@@ -269,36 +368,6 @@ def make_step(
     return Graphed(step, lane)
 
 
-def _adamw(network: nn.Module, config: TrainingConfig) -> Callable[[], object]:
-    """Return a step of AdamW."""
-    device = next(network.parameters()).device
-    groups = decay_groups(network, config.mode)
-    pieces: list[tuple[Tensor, tuple[Tensor, ...]]] = []
-    if device.type == "cuda":
-        # One block of the fused optimizer takes one tensor: many small ones are faster.
-        for group in groups:
-            cut = [(p, p.detach().view(-1).split(_PIECE)) for p in group["params"]]
-            group["params"] = [piece for _, parts in cut for piece in parts]
-            pieces.extend(cut)
-    optimizer = torch.optim.AdamW(
-        groups,
-        lr=config.learning_rate,
-        weight_decay=config.weight_decay,
-        fused=device.type in ("cpu", "cuda"),
-        capturable=device.type == "cuda",
-    )
-
-    def update() -> None:
-        for parameter, parts in pieces:
-            if parameter.grad is not None:
-                of_parts = parameter.grad.reshape(-1).split(_PIECE)
-                for part, grad in zip(parts, of_parts, strict=True):
-                    part.grad = grad
-        optimizer.step()
-
-    return update
-
-
 def _reason_to_stop(
     history: History, config: TrainingConfig, out_of_time: bool
 ) -> Stop | None:
@@ -308,27 +377,6 @@ def _reason_to_stop(
     if config.max_epochs is not None and epoch + 1 >= config.max_epochs:
         return "max_epochs"
     return "time_limit" if out_of_time else None
-
-
-def decay_groups(network: nn.Module, mode: Mode) -> list[dict[str, Any]]:
-    """Return AdamW's parameter groups: who is decayed and who is spared.
-
-    NOTE[DIFF]: the paper's text spares biases, normalisations and label embeddings;
-    its published runs decayed every parameter, and so does mode "paper".
-    """
-    if mode == "paper":
-        return [{"params": list(network.parameters())}]
-    decayed: list[nn.Parameter] = []
-    spared: list[nn.Parameter] = []
-    for module in network.modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            spare = (
-                parameter.ndim < 2
-                or name == "bias"
-                or getattr(module, "spared_from_decay", False)
-            )
-            (spared if spare else decayed).append(parameter)
-    return [{"params": decayed}, {"params": spared, "weight_decay": 0.0}]
 
 
 @contextmanager

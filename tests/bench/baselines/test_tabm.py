@@ -14,8 +14,8 @@ from tabr.bench.baselines import Setting
 from tabr.bench.baselines.neural import Schema
 from tabr.bench.baselines.tabm import ClippedAdamW, TabM, piecewise_linear
 from tabr.config import TrainingConfig
+from tabr.optimizers import decay_groups
 from tabr.rows import Rows
-from tabr.training import decay_groups
 from tests.bench.baselines.checks import SETTINGS, parts
 
 CALIFORNIA = Schema(8, 0, (), 13_209, 0, 1)

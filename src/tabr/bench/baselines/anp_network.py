@@ -74,7 +74,7 @@ class Network(nn.Module):
             found = attention(found, layer)
         z = memory.z[..., None, :].expand_as(found)
         output = self.decoder(torch.cat([found, z, self.target(x)], -1))
-        mean, raw = output.chunk(2, -1)
+        mean, raw = _full(output).chunk(2, -1)
         return mean, 0.1 + 0.9 * F.softplus(raw)
 
     def _layers(self, x: Tensor, pairs: Tensor) -> list[KeysValues]:
@@ -134,7 +134,7 @@ class LatentEncoder(nn.Module):
     def forward(self, pairs: Tensor) -> Gaussian:
         """Take the mean over rows."""
         x = self.hidden(self.encoder(pairs).mean(-2)).relu()
-        return Gaussian(self.mean(x), self.log_variance(x))
+        return Gaussian(_full(self.mean(x)), _full(self.log_variance(x)))
 
 
 class Attention(nn.Module):
@@ -185,3 +185,8 @@ def _linear(d_in: int, d_out: int, gain: float = 1.0, bias: bool = True) -> nn.L
     layer = nn.Linear(d_in, d_out, bias=bias)
     nn.init.xavier_uniform_(layer.weight, gain)
     return layer
+
+
+def _full(x: Tensor) -> Tensor:
+    """Return numbers of reduced precision in float32, before they are summed up."""
+    return x.float() if x.dtype == torch.bfloat16 else x

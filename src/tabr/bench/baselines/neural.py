@@ -20,12 +20,13 @@ from tabr.bench.baselines.base import (
     zero_or,
 )
 from tabr.config import TrainingConfig
-from tabr.fitting import row_losses
 from tabr.frames import Arrays
 from tabr.graphs import Lane
+from tabr.losses import row_losses
 from tabr.metrics import Score
+from tabr.optimizers import Stepper
 from tabr.rows import Rows
-from tabr.training import History, Job, Stepper, fit_networks, seeded
+from tabr.training import History, Job, fit_networks, seeded
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from tabr.bench.baselines.neural import (
     published_training,
 )
 from tabr.bench.baselines.saint_network import Network
-from tabr.fitting import row_losses
+from tabr.losses import row_losses
 from tabr.rows import Rows
 
 

@@ -27,9 +27,9 @@ from tabr.bench.baselines.base import Setting, Trial, zero_or
 from tabr.bench.baselines.neural import NeuralMethod, Schema
 from tabr.config import TrainingConfig
 from tabr.embeddings import OneHot
+from tabr.optimizers import decay_groups
 from tabr.optional import require
 from tabr.rows import Rows
-from tabr.training import decay_groups
 
 Architecture = Literal["tabm", "tabm-mini"]
 

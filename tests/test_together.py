@@ -176,6 +176,7 @@ def test_on_a_gpu_each_draws_what_it_would_draw_alone(name: str, width: int) -> 
                 torch.default_generator.manual_seed(0)
                 network = TabR(config, width, 0, (), "regression").to(device)
                 contexts = Contexts(network, rows, labels, 20)
+                contexts.freeze()  # rounding would exchange neighbours that almost tie
                 losses.append(BatchLoss(contexts, "regression"))
         torch.cuda.synchronize()
         return losses, lanes
@@ -190,7 +191,7 @@ def test_on_a_gpu_each_draws_what_it_would_draw_alone(name: str, width: int) -> 
                 value = loss(batch)
                 value.backward()
             torch.cuda.synchronize()
-            grads = [None if p.grad is None else p.grad for p in network.parameters()]
+            grads = [parameter.grad for parameter in network.parameters()]
             expected.append([value.detach(), *grads])
     losses, lanes = build()
     as_one, found = Together(losses, lanes), []
@@ -208,6 +209,6 @@ def test_on_a_gpu_each_draws_what_it_would_draw_alone(name: str, width: int) -> 
                 continue
             n_seen += 1
             # Activations within rounding of zero may fall on either side.
-            assert float((a - b).norm()) <= 2e-2 * float(b.norm()) + 1e-4
+            assert float((a - b).norm()) <= 1e-3 * float(b.norm()) + 1e-5
     assert n_seen > 10
     assert len({float(ours[0]) for ours in found}) == 6

@@ -121,8 +121,9 @@ class Together:
             look = self.stack.call(lambda: first.contexts.look(b))
 
             def find(place: int) -> Neighbors:
-                of_one = tree_map(lambda t: t if t is None else t[place].detach(), look)
-                return self.losses[place].contexts.find(batches[place], of_one)
+                of_one = tree_map(lambda t: t if t is None else _of(t, place), look)
+                batch = _of(batches, place)
+                return self.losses[place].contexts.find(batch, of_one)
 
             found = side_by_side(self.lane, self.lanes, find)
             near = Neighbors(
@@ -132,3 +133,12 @@ class Together:
         losses.sum().backward()
         self.stack.hand_out()
         return losses.detach()
+
+
+def _of(values: Tensor, place: int) -> Tensor:
+    """Return one member's values (k, ...), without gradients.
+
+    They begin at a multiple of 16 bytes: kernels are compiled anew for what does not.
+    """
+    own = values[place].detach()
+    return own if own.data_ptr() % 16 == 0 else own.clone()

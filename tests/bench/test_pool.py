@@ -10,7 +10,7 @@ import pytest
 
 from tabr.bench.__main__ import main
 from tabr.bench.catalog import select
-from tabr.bench.pool import Item, items_of, run_all
+from tabr.bench.pool import Item, batches_of, items_of, run_all
 from tabr.bench.protocol import Plan, read, result_path
 from tabr.bench.team import Place
 
@@ -30,6 +30,35 @@ def test_the_long_tasks_may_have_fewer_seeds():
     n_items = {t.name: sum(i.task is t for i in items) for t in tasks}
     assert n_items == {"churn": 15, "covtype": 3}
     assert len(items_of(tasks, 2, 3)) == len(items_of(tasks, 2)) == 4
+
+
+def test_successive_seeds_of_a_method_that_can_are_done_as_one(tmp_path: Path):
+    write_churn(tmp_path)
+    churn, diamond = select(["churn", "diamond"])
+    trees = Plan("xgboost")
+    items = [
+        *(Item(churn, seed, TRIAL) for seed in (0, 1, 2, 4, 5)),
+        *(Item(diamond, seed, TRIAL) for seed in (6, 7)),
+        *(Item(diamond, seed, trees) for seed in (8, 9)),
+    ]
+    sizes = [len(batch.items) for batch in batches_of(items, 2)]
+    assert sizes == [2, 1, 2, 2, 1, 1]
+    assert [b.items for b in batches_of(items, 1)] == [(item,) for item in items]
+    joined = [item for batch in batches_of(items, 9) for item in batch.items]
+    assert joined == items
+
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    run_all(items[:3], tmp_path, alone, place=CPU)
+    run_all(items[:3], tmp_path, together, place=CPU, together=3)
+    for item in items[:3]:
+        one, other = read(item.path(alone)), read(item.path(together))
+        # On a CPU members are fitted one by one: bit by bit the same.
+        assert (one.val, one.test, one.best_epoch) == (
+            other.val,
+            other.test,
+            other.best_epoch,
+        )
+        assert (one.workers, other.workers) == (1, 3)
 
 
 class Crash(int):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tabr.bench.protocol import (
     Predictions,
     Result,
     result_path,
-    run_one,
+    run_seeds,
     write,
     write_predictions,
 )
@@ -42,11 +42,6 @@ class Item:
         about = f"{self.task.label} split {self.task.split} seed {self.seed}"
         return about if self.plan == DEFAULT_PLAN else f"{self.plan.name} {about}"
 
-    def do(self, parts: Parts, place: Place) -> tuple[Result, Predictions | None]:
-        """Fit and score."""
-        result, said = run_one(self.task, parts, self.seed, place, plan=self.plan)
-        return result, said if self.keeps_predictions else None
-
     def path(self, out: Path) -> Path:
         """Return where its result is kept."""
         return result_path(out, self.task, self.seed, self.plan)
@@ -62,6 +57,45 @@ class Item:
         if said is not None:
             write_predictions(said, self.path(out))
         write(result, self.path(out))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Items of one plan and task with successive seeds, done as one."""
+
+    items: tuple[Item, ...]
+
+    @property
+    def task(self) -> Task:
+        """Return the task."""
+        return self.items[0].task
+
+    def do(self, parts: Parts, place: Place) -> list[tuple[Result, Predictions | None]]:
+        """Fit and score."""
+        first = self.items[0]
+        seeds = [item.seed for item in self.items]
+        answers = run_seeds(first.task, parts, seeds, place, first.plan)
+        keeps = first.keeps_predictions
+        return [(result, said if keeps else None) for result, said in answers]
+
+
+def batches_of(items: Iterable[Item], most: int) -> list[Batch]:
+    """Join neighbours that can be done as one, so many at most."""
+    groups: list[list[Item]] = []
+    for item in items:
+        joins = most > 1 and METHODS[item.plan.method].method.fits_as_one
+        before = groups[-1][-1] if groups else None
+        if (
+            joins
+            and before is not None
+            and len(groups[-1]) < most
+            and replace(before, seed=item.seed) == item
+            and before.seed + 1 == item.seed
+        ):
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+    return [Batch(tuple(group)) for group in groups]
 
 
 def items_of(
@@ -110,6 +144,7 @@ def run_all(
     place: Place | None = None,
     team: Callable[[int], Team] | None = None,
     budget_seconds: float | None = None,
+    together: int = 1,
 ) -> Summary:
     """Do all items that are not done yet, the longest first, and report progress.
 
@@ -122,14 +157,16 @@ def run_all(
         place: Where to compute, with how many workers.
         team: Makes a team of so many workers; by default processes on this machine.
         budget_seconds: When to end what still runs; None waits for all.
+        together: Seeds of a method that are fitted as one, where it can.
     """
     place = place or Place()
     todo = [item for item in items if not item.is_done(out)]
     todo.sort(key=lambda item: -item.task.cost)  # stable: seeds of a task stay together
     check_files((item.task for item in todo), folder)
-    waiting = deque(todo)
+    waiting = deque(batches_of(todo, together))
     n_workers = min(place.workers, len(waiting))
-    progress = Progress(todo, len(items) - len(todo), n_workers)
+    at_a_time = round(n_workers * len(todo) / max(1, len(waiting)))
+    progress = Progress(todo, len(items) - len(todo), at_a_time)
     start, remaining = time.monotonic(), countdown(budget_seconds)
     if team is None:
         team = partial(ProcessTeam, folder=folder, place=place)
@@ -142,10 +179,13 @@ def run_all(
             ended = workers.ended(remaining())
             if not ended:
                 break
-            for item, answer in ended:
-                assert isinstance(item, Item)
-                if not isinstance(answer, Failure):
+            for batch, answers in ended:
+                assert isinstance(batch, Batch)
+                if isinstance(answers, Failure):
+                    for item in batch.items:
+                        progress.report(item, answers)
+                    continue
+                for item, answer in zip(batch.items, answers, strict=True):
                     item.keep(out, *answer)
-                    answer = answer[0]
-                progress.report(item, answer)
+                    progress.report(item, answer[0])
     return progress.close(time.monotonic() - start)

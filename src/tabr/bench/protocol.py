@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ class Result:
         best_epoch: The epoch (from 0) or number of trees that was kept, if any.
         n_parameters: Trained numbers, where that can be said.
         hardware: Where it ran.
-        workers: Runs that shared the hardware.
+        workers: Runs that shared the hardware, in processes of their own or as one.
         versions: Of tabr, torch and python.
         threads: Threads of the run; None is all cores.
     """
@@ -160,40 +160,61 @@ def run_one(
         plan: What to fit.
         on_epoch: Told by networks after each epoch its number and validation score.
     """
+    ((result, said),) = run_seeds(task, parts, [seed], place, plan, on_epoch)
+    return result, said
+
+
+def run_seeds(
+    task: Task,
+    parts: Parts,
+    seeds: Sequence[int],
+    place: Place,
+    plan: Plan = DEFAULT_PLAN,
+    on_epoch: Callable[[int, float], None] | None = None,
+) -> list[tuple[Result, Predictions]]:
+    """Fit models of successive seeds as one, and score each; as `run_one` does."""
     params = parameters(task, plan.method, plan.config, plan.trial)
     setting = setting_of(task, parts.train.X, place, on_epoch)
-    method = METHODS[plan.method].make(setting, seed, **params)
-    if method.device.type == "cuda":
-        torch.zeros(1, device=method.device)  # starts the GPU before the clock
+    entry = METHODS[plan.method]
+    methods = [entry.make(setting, seed, **params) for seed in seeds]
+    device = methods[0].device
+    if device.type == "cuda":
+        torch.zeros(1, device=device)  # starts the GPU before the clock
     start = time.perf_counter()
-    method.fit(parts.train, parts.val)
+    if len(methods) == 1:
+        methods[0].fit(parts.train, parts.val)
+    else:
+        entry.method.fit_as_one(methods, parts.train, parts.val)
     seconds = time.perf_counter() - start
-    said = Predictions(
-        method.predict(parts.val.X), method.predict(parts.test.X), method.classes
-    )
-    val, test = said.scores(task, parts)
-    result = Result(
-        benchmark=task.benchmark,
-        task=task.name,
-        method=plan.name,
-        split=task.split,
-        seed=seed,
-        params=params,
-        test=test,
-        val=val,
-        seconds=round(seconds, 3),
-        best_epoch=method.best_epoch,
-        n_parameters=method.n_parameters,
-        hardware=device_name(method.device),
-        workers=place.workers,
-        threads=place.threads,
-        versions={
-            "tabr": __version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
-    )
-    return result, said
+    answers = []
+    for seed, method in zip(seeds, methods, strict=True):
+        said = Predictions(
+            method.predict(parts.val.X), method.predict(parts.test.X), method.classes
+        )
+        val, test = said.scores(task, parts)
+        result = Result(
+            benchmark=task.benchmark,
+            task=task.name,
+            method=plan.name,
+            split=task.split,
+            seed=seed,
+            params=params,
+            test=test,
+            val=val,
+            seconds=round(seconds, 3),
+            best_epoch=method.best_epoch,
+            n_parameters=method.n_parameters,
+            hardware=device_name(device),
+            workers=place.workers * len(seeds),
+            threads=place.threads,
+            versions={
+                "tabr": __version__,
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+            },
+        )
+        answers.append((result, said))
+    return answers
 
 
 def result_path(out: Path, task: Task, seed: int, plan: Plan = DEFAULT_PLAN) -> Path:

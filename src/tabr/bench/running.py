@@ -121,6 +121,13 @@ def add_run(commands: Any) -> None:
         action="store_true",
         help="keep predictions, and score five seeds together",
     )
+    run.add_argument(
+        "--together",
+        type=positive,
+        default=1,
+        help="seeds that are fitted as one, where a method can: faster on a GPU, equal"
+        " up to rounding, and their time is that of all",
+    )
     add_workers(run)
 
 
@@ -227,6 +234,7 @@ def _run(options: argparse.Namespace) -> int:
         place=place,
         team=team_of(options, folder, place),
         budget_seconds=options.budget,
+        together=options.together,
     )
     if options.ensembles:
         pairs = [(item.task, item.plan) for item in items]

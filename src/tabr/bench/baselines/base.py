@@ -8,7 +8,7 @@ method's family, so that two methods cannot differ by accident; a method sees ar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
@@ -110,6 +110,7 @@ class Method(ABC):
         outcomes: What it can predict.
         has_batches: Whether it takes a `batch_size`, which the paper fixes by table.
         needs_no_tuning: Whether the paper tuned nothing, or `fit` chooses by itself.
+        fits_as_one: Whether learners of successive seeds can be fitted as one.
         libraries: Optional libraries that it needs.
         extra: The extra of tabr that installs them.
         device: Where it computes.
@@ -119,6 +120,7 @@ class Method(ABC):
     outcomes: ClassVar[tuple[Outcome, ...]] = EVERY
     has_batches: ClassVar[bool] = False
     needs_no_tuning: ClassVar[bool] = False
+    fits_as_one: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ()
     extra: ClassVar[str] = ""
 
@@ -152,6 +154,12 @@ class Method(ABC):
     @abstractmethod
     def fit(self, train: Part, val: Part) -> Self:
         """Learn from the training part; the validation part decides when to stop."""
+
+    @classmethod
+    def fit_as_one(cls, methods: Sequence[Any], train: Part, val: Part) -> None:
+        """Fit learners that differ by successive seeds, which on a GPU is faster."""
+        for method in methods:
+            method.fit(train, val)
 
     @property
     @abstractmethod

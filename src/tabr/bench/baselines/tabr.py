@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from tabr import TabRClassifier, TabRRegressor
 from tabr.bench.baselines.base import (
@@ -26,6 +28,7 @@ class TabRMethod(Method):
     """The estimators of this library, trained as in the paper's runs."""
 
     has_batches: ClassVar[bool] = True
+    fits_as_one: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -100,6 +103,16 @@ class TabRMethod(Method):
         self.estimator.fit(train.X, train.y, eval_set=eval_set, on_epoch=watch)
         self.best_epoch = self.estimator.best_epoch_[0]
         return self
+
+    @classmethod
+    def fit_as_one(cls, methods: Sequence[Self], train: Part, val: Part) -> None:
+        """Fit the members of one estimator, and make each an estimator of its own."""
+        all_ = clone(methods[0].estimator).set_params(n_members=len(methods))
+        all_.fit(train.X, train.y, eval_set=(val.X, val.y))
+        for method, member in zip(methods, all_.members_, strict=True):
+            method.estimator = copy.copy(all_)
+            method.estimator.members_ = [member]
+            method.best_epoch = member.history.best_epoch
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return values (n,) in the units of y, or probabilities (n, classes)."""

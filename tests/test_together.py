@@ -14,7 +14,7 @@ from tabr.graphs import Lane
 from tabr.losses import BatchLoss
 from tabr.network import TabR
 from tabr.rows import Rows
-from tabr.together import Stack, Together
+from tabr.together import Stack, Together, share_storage
 from tabr.training import Job, fit_networks
 
 CPU = torch.device("cpu")
@@ -73,6 +73,8 @@ def test_losses_and_gradients_are_those_of_each_network_alone(
             value = loss(batch[:b])
             value.backward()
             expected.append((value, [p.grad for p in network.parameters()]))
+        if b == 2:
+            share_storage(members)
         as_one = Together(losses, [Lane(CPU) for _ in members])
         together = as_one.gradients(batches[:, :b])
         for network, value, alone in zip(members, together, expected, strict=True):
@@ -81,9 +83,23 @@ def test_losses_and_gradients_are_those_of_each_network_alone(
             assert all(map(close, grads, alone[1]))
 
 
-def test_a_stack_follows_its_networks_and_changes_none() -> None:
-    members = networks("regression", 2)
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("places", [(0, 1, 2, 3), (0, 1), (1, 3), (0, 1, 3), (2,)])
+def test_a_stack_follows_its_networks_and_changes_none(
+    shared: bool, places: tuple[int, ...]
+) -> None:
+    everybody = networks("regression", 4)
+    if shared:
+        before = [p.detach().clone() for n in everybody for p in n.parameters()]
+        share_storage(everybody)
+        after = [p.detach() for n in everybody for p in n.parameters()]
+        assert all(map(torch.equal, before, after))
+    members = [everybody[place] for place in places]
     stack = Stack(members)
+    in_place = stack.tensors["linear.weight"].data_ptr() in {
+        network.linear.weight.data_ptr() for network in everybody
+    }
+    assert in_place == (len(places) == 1 or (shared and places != (0, 1, 3)))
     for _ in range(2):
         before = [p.detach().clone() for n in members for p in n.parameters()]
         stack.follow()
@@ -95,7 +111,7 @@ def test_a_stack_follows_its_networks_and_changes_none() -> None:
         after = [p.detach() for n in members for p in n.parameters()]
         assert all(map(torch.equal, before, after))
         with torch.no_grad():
-            for parameter in members[1].parameters():
+            for parameter in members[-1].parameters():
                 parameter.add_(1)
 
 

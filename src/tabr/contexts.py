@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tabr.draws import are_members
+from tabr.members import n_members
 from tabr.network import Context, Metric, TabR
 from tabr.retrieval import PointIndex, candidate_points, no_memory, remembered
 from tabr.rows import Rows, take
@@ -132,7 +132,7 @@ class Contexts:
     def _encode(self, index: Tensor) -> Tensor:
         """Return differentiable points (b, m, p) of the rows at index (b, m)."""
         # `unique` would wait for the device, and members differ in its length.
-        if index.device.type != "cpu" or are_members():
+        if index.device.type != "cpu" or n_members():
             return self.network.points(self.rows.take(index))
         distinct, inverse = index.unique(return_inverse=True)
         return self.network.points(self.rows.take(distinct))[inverse]

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from tabr.config import NetworkConfig, Task, TrainingConfig
 from tabr.contexts import ContextChange, Contexts
-from tabr.graphs import Lane
+from tabr.graphs import Lane, side_by_side
 from tabr.losses import BatchLoss
 from tabr.network import TabR
 from tabr.retrieval import no_memory, predict
 from tabr.rows import Rows
 from tabr.tagging import TaggedRows
-from tabr.together import Together
+from tabr.together import Together, share_storage
 from tabr.training import History, Job, fit_networks, seeded
 
 
@@ -122,12 +122,18 @@ def fit_tabr(
                 built.append(build(k, torch.Generator().manual_seed(seeds[k])))
             losses, jobs = zip(*built, strict=True)
             lanes = [job.lane for job in jobs]
+            as_one = len(jobs) > 1 and lanes[0].captures
+            if as_one:
+                side_by_side(lanes[0], lanes[1:], lambda _: None)  # wait for them
+                with lanes[0]:
+                    share_storage([job.network for job in jobs])
+                side_by_side(lanes[0], lanes[1:], lambda _: None)  # let them wait
             together = partial(_together, losses, lanes)
             histories = fit_networks(
                 jobs,
                 len(labels),
                 training,
-                together=together if len(jobs) > 1 and lanes[0].captures else None,
+                together=together if as_one else None,
                 description=title,
             )
         networks = (loss.contexts.network for loss in losses)

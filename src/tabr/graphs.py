@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self, TypeVar
 
 import torch
 from torch import Tensor
+
+from tabr import members
 
 T = TypeVar("T")
 
@@ -37,6 +39,7 @@ class Lane:
         """
         self.device, self.captures, self._entered = device, captures, ExitStack()
         self.stream: torch.cuda.Stream | None = None
+        self.counter: Tensor | None = None
         self._state: torch.Generator | None = None
         if device.type != "cuda":
             return
@@ -46,6 +49,8 @@ class Lane:
         if seed is not None:
             self._state = self._generator().clone_state()
             self._state.manual_seed(seed)
+            with torch.cuda.stream(self.stream):
+                self.counter = members.new_counter(seed, device)
 
     def _generator(self) -> torch.Generator:
         index = torch.cuda.current_device()
@@ -57,32 +62,18 @@ class Lane:
         if self.stream is None:
             return self
         self._entered.enter_context(torch.cuda.stream(self.stream))
-        self._entered.enter_context(self.drawing())
+        self._entered.enter_context(members.counting(self.counter))
+        if self._state is not None:
+            generator = self._generator()
+            before = generator.graphsafe_get_state()
+            generator.graphsafe_set_state(self._state)
+            self._entered.callback(generator.graphsafe_set_state, before)
         return self
-
-    @contextmanager
-    def drawing(self) -> Iterator[None]:
-        """Draw the lane's random numbers, in whatever stream."""
-        if self._state is None:
-            yield
-            return
-        generator = self._generator()
-        before = generator.graphsafe_get_state()
-        generator.graphsafe_set_state(self._state)
-        try:
-            yield
-        finally:
-            generator.graphsafe_set_state(before)
 
     @property
     def offset(self) -> int:
         """Tell how many random numbers were drawn."""
         return 0 if self._state is None else self._state.get_offset()
-
-    def join(self, graph: torch.cuda.CUDAGraph) -> None:
-        """Let a graph that is about to be captured draw the lane's random numbers."""
-        if self._state is not None:
-            graph.register_generator_state(self._state)
 
     def renew(self, offset: int) -> None:
         """Leave a state of random numbers behind that a failed capture has spoiled."""
@@ -91,11 +82,7 @@ class Lane:
         seed = self._state.initial_seed()
         self._state = torch.Generator(self.device).manual_seed(seed)
         self._state.set_offset(offset)
-
-    def draw_on(self) -> None:
-        """Draw from the new state, within the lane."""
-        if self._state is not None:
-            self._generator().graphsafe_set_state(self._state)
+        self._generator().graphsafe_set_state(self._state)
 
     def __exit__(
         self,
@@ -136,19 +123,14 @@ class Graphed:
     Launching many small kernels one by one takes longer than running them. The first
     calls of a length run eagerly, as capture needs warm caches; what cannot be
     captured stays eager. The result is overwritten by the next call. All calls must
-    be made within the lane; the function may use other lanes `beside` it.
+    be made within the lane.
     """
 
     def __init__(
-        self,
-        function: Callable[[Tensor], Tensor],
-        lane: Lane,
-        beside: Sequence[Lane] = (),
-        *,
-        warm: bool = False,
+        self, function: Callable[[Tensor], Tensor], lane: Lane, *, warm: bool = False
     ) -> None:
         """Capture nothing yet; who knows that caches are warm spares eager calls."""
-        self.function, self.lane, self.beside = function, lane, beside
+        self.function, self.lane = function, lane
         self.eager_calls = 1 if warm else EAGER_CALLS
         self.forget()
 
@@ -175,13 +157,10 @@ class Graphed:
     def _capture(self, index: Tensor) -> bool:
         graph = torch.cuda.CUDAGraph()
         static_index, size = index.clone(), index.shape[-1]
-        lanes = [self.lane, *self.beside]
-        offsets, collects = [lane.offset for lane in lanes], gc.isenabled()
+        offset, collects = self.lane.offset, gc.isenabled()
         gc.disable()  # what it would free may not be freed during a capture
         torch.cuda.synchronize()
         try:
-            for lane in lanes:
-                lane.join(graph)
             graph.capture_begin(self.lane.pool, capture_error_mode="thread_local")
             try:
                 result = self.function(static_index)
@@ -189,9 +168,7 @@ class Graphed:
                 graph.capture_end()
         except RuntimeError as error:
             torch.cuda.synchronize()
-            for lane, offset in zip(lanes, offsets, strict=True):
-                lane.renew(offset)
-            self.lane.draw_on()
+            self.lane.renew(offset)
             logger.info("calls of length %d stay eager: %s", size, error)
             return False
         finally:

@@ -16,20 +16,22 @@ All that R reads of a neighbour is linear in its point, which is what makes it f
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from tabr.config import NetworkConfig, Task
-from tabr.draws import Dropout
 from tabr.embeddings import InputVector
+from tabr.members import Dropout, n_members
 from tabr.pairs import hidden_sum
 from tabr.rows import Rows
 
 # A linear encoder's input vectors serve as points up to this multiple of the width;
 # beyond it the products with them cost more than encoding the neighbours again.
 _WIDEST_POINT = 3
+_MOST_PARTS = 64  # of rows, whose sums are added up
 
 
 class Context(NamedTuple):
@@ -63,6 +65,19 @@ class Output(NamedTuple):
     prediction: Tensor
     weights: Tensor
     similarity: Tensor
+
+
+def _product(x: Tensor, matrix: Tensor) -> Tensor:
+    """Multiply rows x (b, m, p) with a matrix (p, q).
+
+    The matrix's gradient is a sum over all rows. Of several members a GPU takes such
+    sums one term after the other, so there the rows come in parts.
+    """
+    if not n_members():
+        return x @ matrix
+    n_parts = math.gcd(x.shape[0] * x.shape[1], _MOST_PARTS)
+    parts = x.reshape(n_parts, -1, x.shape[2]) @ matrix.expand(n_parts, *matrix.shape)
+    return parts.reshape(*x.shape[:2], matrix.shape[1])
 
 
 class Block(nn.Module):
@@ -274,8 +289,8 @@ class TabR(nn.Module):
             key: Tensor = self.to_key(self._represent(points))
             return -(self._query(point)[:, None] - key).square().sum(-1)
         if len(metric.key) < len(metric.gram):  # keys are narrower than points
-            return -(difference @ metric.key.T).square().sum(-1)
-        return -((difference @ metric.gram) * difference).sum(-1)
+            return -_product(difference, metric.key.T).square().sum(-1)
+        return -(_product(difference, metric.gram) * difference).sum(-1)
 
     def forward(
         self, rows: Rows, context: Context, metric: Metric | None = None

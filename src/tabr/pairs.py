@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tabr import draws, pairs_cpu
+from tabr import members, pairs_cpu
 from tabr.devices import has_triton
 
 
@@ -33,7 +33,7 @@ def hidden_sum(
         arguments = difference, weights, weight, bias, dropout
         out: Tensor = kernel.apply(*arguments)
         return out
-    hidden = draws.dropout(F.linear(difference, weight, bias).relu(), dropout)
+    hidden = members.dropout(F.linear(difference, weight, bias).relu(), dropout)
     return (weights[:, None] @ hidden).squeeze(1)
 
 
@@ -47,7 +47,7 @@ def _is_little(difference: Tensor, weight: Tensor) -> bool:
 def _kernel(difference: Tensor) -> Any:
     """Return what can serve these points better than torch in one go, or None."""
     p = difference.shape[-1]
-    together = draws.are_members()
+    together = members.n_members() > 0
     if difference.device.type == "cpu":
         if together:
             return None

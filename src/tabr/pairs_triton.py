@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tabr import draws
+from tabr import members
 
 _WORD = tl.constexpr(32)  # neighbours of a tile: the bits of a word
 _DIGITS = 12  # of a dropout rate, in binary: four for each call of the generator
@@ -301,7 +301,7 @@ class HiddenSum(torch.autograd.Function):
         saves, has_dropout = any(ctx.needs_input_grad), keep < 2**_DIGITS
         n_kept = b * n_words * stride if saves or has_dropout else 0
         words = torch.empty(k, n_kept, dtype=torch.int32, device=difference.device)
-        seeds = draws.seeds(difference.device) if has_dropout else words
+        seeds = members.seeds(difference.device) if has_dropout else words
         n_drawn = n_kept if has_dropout else 0
         _prepare[(triton.cdiv(max(n_drawn, stride * width), _DRAWN), k)](
             weight, bias, seeds, table, words, n_drawn, h, p, stride, keep,
@@ -379,7 +379,7 @@ class MembersHiddenSum(torch.autograd.Function):
         """Return the sums of all members, (k, b, h)."""
         *tensors, dropout = arguments
         moved = (
-            draws.on_first_axis(tensor, axis, info.batch_size)
+            members.on_first_axis(tensor, axis, info.batch_size)
             for tensor, axis in zip(tensors, in_dims[:-1], strict=True)
         )
         return HiddenSum.apply(*moved, dropout), 0

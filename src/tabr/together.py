@@ -7,6 +7,7 @@ and optimizers stay apart, side by side in the members' lanes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from tabr import draws
+from tabr import members
 from tabr.graphs import Lane, side_by_side
 from tabr.losses import BatchLoss
 from tabr.search import Neighbors
@@ -23,10 +24,19 @@ from tabr.search import Neighbors
 T = TypeVar("T")
 
 
-class Stack:
-    """Copies of the networks' parameters, stacked on a member axis.
+def share_storage(networks: Sequence[nn.Module]) -> None:
+    """Move the networks' parameters beside each other, so that stacks need no copy."""
+    for _, *parameters in _by_name(networks):
+        stacked = torch.stack([parameter.detach() for parameter in parameters])
+        for parameter, own in zip(parameters, stacked, strict=True):
+            parameter.data = own
 
-    The networks keep their own: whoever trains them changes those.
+
+class Stack:
+    """The networks' parameters, stacked on a member axis.
+
+    Where parameters lie beside each other, at equal distances, a stack is a view of
+    them; otherwise it is a copy.
     """
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
@@ -36,18 +46,19 @@ class Stack:
         self._own: list[Tensor] = []
         self._copies: list[Tensor] = []
         for name, *parameters in _by_name(networks):
-            stacked = torch.empty_like(
-                parameters[0][None].expand(len(networks), *parameters[0].shape),
-                memory_format=torch.contiguous_format,
-            )
+            values = [parameter.detach() for parameter in parameters]
+            stacked = _as_view(values)
+            if stacked is None:
+                stacked = torch.stack(values)
+                self._own += values
+                self._copies += stacked.unbind()
             self.tensors[name] = stacked.requires_grad_()
-            self._own += [parameter.detach() for parameter in parameters]
-            self._copies += stacked.detach().unbind()
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Copy the networks' parameters as they are; gradients are forgotten."""
-        torch._foreach_copy_(self._copies, self._own)
+        """Take over the networks' parameters as they are; gradients are forgotten."""
+        if self._own:
+            torch._foreach_copy_(self._copies, self._own)
         for tensor in self.tensors.values():
             tensor.grad = None
 
@@ -86,6 +97,18 @@ class Stack:
         return result
 
 
+def _as_view(values: Sequence[Tensor]) -> Tensor | None:
+    """Return tensors of one shape as a view (k, ...), if there is one."""
+    first = values[0]
+    starts = [value.storage_offset() for value in values]
+    steps = {b - a for a, b in itertools.pairwise(starts)} or {first.numel()}
+    one_storage = len({value.untyped_storage().data_ptr() for value in values}) == 1
+    if not one_storage or len(steps) > 1 or min(steps) < first.numel():
+        return None
+    size, stride = (len(values), *first.shape), (*steps, *first.stride())
+    return torch.as_strided(first, size, stride, starts[0])
+
+
 class _Call(nn.Module):
     """A function that reads a network, as a module whose parameters can be replaced."""
 
@@ -95,6 +118,14 @@ class _Call(nn.Module):
 
     def forward(self, *inputs: Any) -> Any:
         return self.function(*inputs)
+
+
+def _counters(lanes: Sequence[Lane]) -> Tensor:
+    """Return the lanes' counters (k,); from now on the lanes count there, too."""
+    joined = torch.cat([lane.counter for lane in lanes if lane.counter is not None])
+    for lane, counter in zip(lanes, joined.split(1), strict=True):
+        lane.counter = counter
+    return joined
 
 
 def _by_name(networks: Sequence[nn.Module]) -> list[tuple[Any, ...]]:
@@ -112,12 +143,18 @@ class Together:
         first = lanes[0]
         self.lane = Lane(first.device, captures=first.captures)
         self.stack = Stack([loss.contexts.network for loss in losses])
+        self.counters = None
+        if first.counter is not None:
+            for lane in lanes:
+                self.lane.follow(lane)
+            with self.lane:
+                self.counters = _counters(lanes)
 
     def gradients(self, batches: Tensor) -> Tensor:
         """Leave gradients in the networks; row indices (k, b) -> losses (k,)."""
         first, b = self.losses[0], batches.shape[1]
         self.stack.follow()
-        with draws.as_members([lane.drawing for lane in self.lanes]):
+        with members.as_members(len(self.lanes)), members.counting(self.counters):
             look = self.stack.call(lambda: first.contexts.look(b))
 
             def find(place: int) -> Neighbors:

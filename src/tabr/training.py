@@ -325,7 +325,7 @@ class _AsOne(_Steps):
             side_by_side(of_all.lane, lanes, update)
             return losses
 
-        self.take_step = Graphed(step, of_all.lane, lanes, warm=warm)
+        self.take_step = Graphed(step, of_all.lane, warm=warm)
 
     def _begin(self) -> Tensor:
         orders = [run.begin() for run in self.runs]

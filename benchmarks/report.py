@@ -224,7 +224,8 @@ def train_block(record: Record) -> str:
     titles = {
         "first": "california, one model, first fit",
         "second": "california, one model, second fit",
-        "five_members": "california, five members",
+        "first_five_members": "california, five members, first fit",
+        "five_members": "california, five members, second fit",
     }
     text = _fits([(title, california[name]) for name, title in titles.items()])
     return (

@@ -228,23 +228,22 @@ def decode(output: Tensor, target: Target) -> NDArray[np.float64]:
 def neighbor_table(answer: Answer, candidates: CandidateSet) -> NeighborTable:
     """Return one member's neighbours by id, heaviest first."""
     output, neighbors, _ = answer
-    found = neighbors.found.cpu().numpy()
-    weights = output.weights.double().cpu().numpy()
-    similarity = output.similarity.double().cpu().numpy()
     order = _heaviest_first(answer)
-    parts = (
-        np.where(found, candidates.ids_at(neighbors.position.cpu().numpy()), -1),
+    position, found, weights, similarity = (
+        part.gather(1, order).cpu().numpy()
+        for part in (*neighbors, output.weights.double(), output.similarity.double())
+    )
+    return NeighborTable(
+        np.where(found, candidates.ids_at(position), -1),
         np.where(found, weights, 0.0),
         np.where(found, np.sqrt(np.maximum(-similarity, 0.0)), np.inf),
     )
-    return NeighborTable(*(np.take_along_axis(part, order, 1) for part in parts))
 
 
-def _heaviest_first(answer: Answer) -> NDArray[np.int64]:
+def _heaviest_first(answer: Answer) -> Tensor:
     """Return the order (n, m) of neighbours by weight, those last who are none."""
-    found = answer.neighbors.found.cpu().numpy()
-    weights = answer.output.weights.double().cpu().numpy()
-    return np.argsort(np.where(found, -weights, np.inf), 1, kind="stable")
+    weights = answer.output.weights.masked_fill(~answer.neighbors.found, -1.0)
+    return weights.argsort(dim=1, descending=True, stable=True)
 
 
 def explain(
@@ -266,7 +265,7 @@ def explain(
     for answer in answers:
         assert answer.effects is not None
         table = neighbor_table(answer, candidates)
-        order = _heaviest_first(answer)
+        order = _heaviest_first(answer).cpu().numpy()
         with_all = _of_class(decode(answer.output.prediction, target), chosen)
         n, m, n_outputs = answer.effects.without.shape
         without = decode(answer.effects.without.reshape(n * m, n_outputs), target)

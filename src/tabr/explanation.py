@@ -66,29 +66,54 @@ def join(
     """
     n, m = ids[0].shape
     every = np.concatenate(ids, 1)  # (n, members * m)
-    order = np.argsort(every, 1, kind="stable")
-    every = np.take_along_axis(every, order, 1)
+    # Ids with their places in one number: sorting numbers is faster than their order.
+    every, order = np.divmod(_sorted_with_places(every), every.shape[1])
     # Equal ids now stand side by side: number the runs and sum over each.
     run = np.cumsum(np.diff(every, axis=1, prepend=every[:, :1]) != 0, axis=1)
     place = (run + np.arange(n)[:, None] * every.shape[1]).ravel()
 
+    nobody = every < 0
+    has_nobody = bool(nobody.any())
+
     def sums(parts: list[Floats]) -> Floats:
         values = np.take_along_axis(np.concatenate(parts, 1), order, 1)
-        values = np.where(every < 0, 0.0, values)
+        if has_nobody:
+            values[nobody] = 0.0
         total = np.bincount(place, values.ravel(), every.size)
-        return total.astype(np.float64).reshape(every.shape)
+        return total.reshape(every.shape).astype(np.float64, copy=False)
 
     found = {name: sums(parts) / len(ids) for name, parts in shared.items()}
-    count = np.maximum(sums([np.ones(part.shape) for part in ids]), 1)
-    found |= {name: sums(parts) / count for name, parts in own.items()}
+    if own:
+        count = np.bincount(place, minlength=every.size).reshape(every.shape)
+        count = np.maximum(count, 1)
+        found |= {name: sums(parts) / count for name, parts in own.items()}
     names = np.full_like(every, -1)
     names.ravel()[place] = every.ravel()
-    order = np.where(names < 0, 1.0, -found["weights"])
-    heaviest = np.argsort(order, 1, kind="stable")[:, :m]
+    heaviest = _smallest(np.where(names < 0, 1.0, -found["weights"]), m)
     joined = np.take_along_axis(names, heaviest, 1)
     return joined, {
         name: np.take_along_axis(values, heaviest, 1) for name, values in found.items()
     }
+
+
+def _sorted_with_places(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return ids * columns + column, sorted in each row of ids (n, columns)."""
+    n_columns = ids.shape[1]
+    with_places: NDArray[np.int64] = ids * n_columns + np.arange(n_columns)
+    with_places.sort(1)
+    return with_places
+
+
+def _smallest(values: Floats, m: int) -> NDArray[np.int64]:
+    """Return where the m smallest of each row stand, in their order."""
+    if m < values.shape[1]:
+        first: NDArray[np.int64] = np.argpartition(values, m, 1)[:, :m]
+        first.sort(1)  # equals stay in the order of their places
+    else:
+        first = np.broadcast_to(np.arange(m), values.shape)
+    order = np.argsort(np.take_along_axis(values, first, 1), 1, kind="stable")
+    smallest: NDArray[np.int64] = np.take_along_axis(first, order, 1)
+    return smallest
 
 
 @dataclass(frozen=True, repr=False)

@@ -150,7 +150,9 @@ class Graphed:
             graph.replay()
             return result
         self.n_eager[size] = self.n_eager.get(size, 0) + 1
-        if self.n_eager[size] == self.eager_calls and self._capture(index):
+        # Another length warms most of what this one needs.
+        last = min(2, self.eager_calls) if self.graphs else self.eager_calls
+        if self.n_eager[size] == last and self._capture(index):
             return self(index)
         return self.function(index)
 

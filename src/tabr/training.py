@@ -170,6 +170,7 @@ class _Run:
         self.history = History()
         self.finished = False
         self.best: list[Tensor] = []
+        self.next_order: Tensor | None = None
         with job.lane:
             self.total = first.new_zeros(())
             self.outputs = Graphed(lambda _: self._outputs(), job.lane)
@@ -193,8 +194,16 @@ class _Run:
                 job.freeze()
             job.network.train()
             self.total.zero_()
-            order = torch.randperm(self.n_rows, generator=job.generator)
+            order = self._draw_order() if self.next_order is None else self.next_order
+            self.next_order = None
             return order.to(self.device)
+
+    def _draw_order(self) -> Tensor:
+        return torch.randperm(self.n_rows, generator=self.job.generator)
+
+    def look_ahead(self) -> None:
+        """Draw the next order while a GPU is busy."""
+        self.next_order = self._draw_order()
 
     def end(self, n_seen: int) -> None:
         """Ask for the predictions after an epoch; a GPU answers later."""
@@ -269,6 +278,8 @@ class _Steps:
         for run in self.runs:
             run.job.lane.follow(self.lane)
             run.end(n_seen)
+        for run in self.runs:
+            run.look_ahead()
 
     def _begin(self) -> Tensor:
         """Return the order of the rows, (n,) or (k, n)."""

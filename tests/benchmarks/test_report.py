@@ -15,6 +15,7 @@ from scripts.update_readme import speed
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "speed.md"
+SERVING_PAGE = ROOT / "docs" / "serving.md"
 
 
 def form(step_ms: float, **more: Any) -> dict[str, Any]:
@@ -105,6 +106,7 @@ RESULTS: dict[str, dict[str, Any]] = {
         "california": {
             "first": FIT,
             "second": FIT,
+            "first_five_members": FIT,
             "five_members": FIT,
             "five_to_one": 4.2,
             "five_to_one_per_epoch": 4.1,
@@ -145,7 +147,7 @@ def test_page_has_every_figure_and_keeps_its_words(tmp_path: Path) -> None:
         "| 12,345 x 8, 256 | none | exact | 1.0000 | 80.0 |",
         "| 12,345 x 8, 256 | 0.95 | 911 | 0.9512 | 60.0 |",
         "| 0.9 | 257 | 4.00 | 0.4061 |",
-        "| california, five members | 4.00 | 50 | 0.4061 |",
+        "| california, five members, second fit | 4.00 | 50 | 0.4061 |",
         "| covtype, one model | 4.00 | 50 | 0.9751 |",
         "4.20 times one",
         "On Abacus 9, torch 2.0:\n`python -m benchmarks.step`",
@@ -178,9 +180,11 @@ def test_page_without_markers_is_refused() -> None:
         report.fill("no markers", "step", "")
 
 
-def test_page_of_the_docs_is_that_of_the_results() -> None:
+def test_pages_of_the_docs_are_those_of_the_results() -> None:
     text = PAGE.read_text("utf-8")
     assert report.updated(text, ROOT / "results" / "speed") == text
+    text = SERVING_PAGE.read_text("utf-8")
+    assert report.updated(text, ROOT / "results" / "speed", report.SERVING) == text
 
 
 def test_readme_tells_when_the_plain_form_ran_out_of_memory(tmp_path: Path) -> None:
@@ -196,10 +200,13 @@ def test_the_same_results_give_the_same_picture(tmp_path: Path) -> None:
     write_results(tmp_path, "cuda")
     page = tmp_path / "page.md"
     page.write_text(PAGE.read_text("utf-8"), "utf-8")
+    serving = tmp_path / "serving.md"
+    serving.write_text(SERVING_PAGE.read_text("utf-8"), "utf-8")
     pictures = []
     for name in ("a.svg", "b.svg"):
         options = ["--results", str(tmp_path), "--page", str(page)]
-        report.main([*options, "--plot", str(tmp_path / name)])
+        options += ["--serving", str(serving), "--plot", str(tmp_path / name)]
+        report.main(options)
         pictures.append((tmp_path / name).read_text("utf-8"))
     assert pictures[0] == pictures[1]
     assert "12,345 x 8" in pictures[0]

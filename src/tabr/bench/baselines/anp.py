@@ -22,11 +22,13 @@ on a GPU products are of bfloat16.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tabr.bench.baselines.anp_network import N_HEADS, Memory, Network
 from tabr.bench.baselines.base import Encoded, Setting, Trial
@@ -42,6 +44,11 @@ from tabr.optimizers import Stepper
 from tabr.rows import Rows
 from tabr.targets import Outcome
 
+_ATTENTION = [
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
 FEWEST, MOST = 10, 500  # rows of a task in training
 
 
@@ -167,9 +174,7 @@ class ANP(NeuralMethod):
         n_context, n_task = task_sizes(n_rows)
         rows = torch.randint(n_rows, (n_tasks, n_task), device=self.device)
         x = self.network.input(self.rows.take(rows))
-        # Half as many bytes, and fast kernels of attention.
-        on_gpu = self.device.type == "cuda"
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu):
+        with _fast(self.device):
             return self.network.loss(x, self.labels[rows], n_context)
 
     def outputs(self, rows: Rows) -> Tensor:
@@ -193,6 +198,20 @@ class ANP(NeuralMethod):
         index = self.context[None]
         x = self.network.input(self.rows.take(index))
         return self.network.remembered(x, self.labels[index])
+
+
+@contextmanager
+def _fast(device: torch.device) -> Iterator[None]:
+    """Take bfloat16 for products on a GPU, and attention that is ready at once.
+
+    The attention of cuDNN makes a plan for each new shape, which takes longer than the
+    step; here each step has a shape of its own.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    with torch.autocast("cuda", torch.bfloat16), sdpa_kernel(_ATTENTION):
+        yield
 
 
 def task_sizes(n_rows: int) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from tabr.contexts import Contexts
 from tabr.graphs import Graphed, Lane
 from tabr.losses import BatchLoss
 from tabr.network import TabR
+from tabr.optimizers import adamw
 from tabr.rows import Rows
 from tabr.search import Neighbors
 from tabr.training import Loss, make_step
@@ -140,7 +141,8 @@ def freeze_by_chance(contexts: Contexts) -> None:
 def step_of(contexts: Contexts, lane: Lane) -> Graphed:
     """One step, by the code that training runs: on a GPU a captured graph."""
     loss = BatchLoss(contexts, "regression")
-    return make_step(contexts.network, loss, TrainingConfig(), lane)
+    update = adamw(contexts.network, TrainingConfig())
+    return make_step(contexts.network, loss, lane, update)
 
 
 def our_step(table: Table) -> Loss:

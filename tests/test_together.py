@@ -131,6 +131,20 @@ def test_members_drop_other_numbers_but_as_many() -> None:
     assert 0.8 < float(values.std() / alone.std()) < 1.25
 
 
+@pytest.mark.parametrize("name", ["deep", "embedded"])
+def test_members_draw_where_all_candidates_are_encoded_for_the_search(
+    name: str,
+) -> None:
+    members = networks("regression", 2, dropout=0.4, **CONFIGS[name])
+    rows, labels = table("regression")
+    losses = [BatchLoss(Contexts(n, rows, labels, 4), "regression") for n in members]
+    as_one = Together(losses, [Lane(CPU) for _ in members])
+    batches = torch.arange(4).view(2, 2)  # 2 rows x 4 neighbours are fewer than all
+    values = torch.cat([as_one.gradients(batches) for _ in range(5)])
+    assert values.isfinite().all()
+    assert len(values.unique()) == 10
+
+
 def test_members_stop_one_by_one_as_they_would_alone() -> None:
     rows, labels = table("regression", 200)
     config = TrainingConfig(1e-2, batch_size=64, patience=2, max_epochs=40)

@@ -16,7 +16,7 @@ from tabr.network import TabR
 from tabr.retrieval import no_memory, predict
 from tabr.rows import Rows
 from tabr.tagging import TaggedRows
-from tabr.together import Together, share_storage
+from tabr.together import Together, part_storage, share_storage
 from tabr.training import History, Job, fit_networks, seeded
 
 
@@ -136,7 +136,9 @@ def fit_tabr(
                 together=together if as_one else None,
                 description=title,
             )
-        networks = (loss.contexts.network for loss in losses)
+        networks = [loss.contexts.network for loss in losses]
+        if as_one:
+            part_storage(networks)
         fitted += zip(networks, histories, strict=True)
         if any(history.stopped == "interrupted" for history in histories):
             break

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from tabr.devices import has_triton
 
 _n_members: ContextVar[int] = ContextVar("n_members", default=0)
+_n_at_once: ContextVar[int] = ContextVar("n_at_once", default=1)
 _counters: ContextVar[Tensor | None] = ContextVar("counters", default=None)
 
 
@@ -31,14 +32,32 @@ def n_members() -> int:
     return _n_members.get()
 
 
+def n_at_once() -> int:
+    """Tell how many networks share the device, as one or side by side."""
+    return _n_at_once.get()
+
+
 @contextmanager
 def as_members(n: int) -> Iterator[None]:
     """Tell that n networks are run as one."""
-    token = _n_members.set(n)
+    with _set(_n_members, n), _set(_n_at_once, n):
+        yield
+
+
+@contextmanager
+def side_by_side() -> Iterator[None]:
+    """Tell that the members are run each by itself for a while, at the same time."""
+    with _set(_n_members, 0):
+        yield
+
+
+@contextmanager
+def _set(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _n_members.reset(token)
+        variable.reset(token)
 
 
 def new_counter(seed: int, device: torch.device) -> Tensor | None:
@@ -53,11 +72,8 @@ def new_counter(seed: int, device: torch.device) -> Tensor | None:
 @contextmanager
 def counting(counters: Tensor | None) -> Iterator[None]:
     """Draw by counters (k,), one for each member; None asks torch's generator."""
-    token = _counters.set(counters)
-    try:
+    with _set(_counters, counters):
         yield
-    finally:
-        _counters.reset(token)
 
 
 def seeds(device: torch.device) -> Tensor:

@@ -32,6 +32,13 @@ def share_storage(networks: Sequence[nn.Module]) -> None:
             parameter.data = own
 
 
+def part_storage(networks: Sequence[nn.Module]) -> None:
+    """Give each network memory of its own again: it may outlive the others."""
+    for network in networks:
+        for parameter in network.parameters():
+            parameter.data = parameter.detach().clone()
+
+
 class Stack:
     """The networks' parameters, stacked on a member axis.
 
@@ -162,7 +169,8 @@ class Together:
                 batch = _of(batches, place)
                 return self.losses[place].contexts.find(batch, of_one)
 
-            found = side_by_side(self.lane, self.lanes, find)
+            with members.side_by_side():
+                found = side_by_side(self.lane, self.lanes, find)
             near = Neighbors(
                 *(torch.stack(parts) for parts in zip(*found, strict=True))
             )

@@ -296,8 +296,9 @@ class _Alone(_Steps):
     def __init__(self, run: _Run) -> None:
         self.runs, self.lane, job = [run], run.job.lane, run.job
         with self.lane:
+            update = _update_of(job, run.config)
             self.take_step = make_step(
-                job.network, job.loss, run.config, job.lane, run.total, job.optimizer
+                job.network, job.loss, job.lane, update, run.total
             )
 
     def _begin(self) -> Tensor:
@@ -314,7 +315,7 @@ class _AsOne(_Steps):
         self.updates = {}
         for run in runs:
             with run.job.lane:
-                self.updates[id(run)] = adamw(run.job.network, run.config)
+                self.updates[id(run)] = _update_of(run.job, run.config)
         self._take_over(warm=False)
 
     def _take_over(self, *, warm: bool) -> None:
@@ -352,19 +353,25 @@ class _AsOne(_Steps):
             self._take_over(warm=True)
 
 
+def _update_of(job: Job, config: TrainingConfig) -> Callable[[], object]:
+    """Return what changes the parameters of a job's network once."""
+    if job.optimizer is not None:
+        return job.optimizer.step
+    return adamw(job.network, config)
+
+
 def make_step(
     network: nn.Module,
     loss: Loss,
-    config: TrainingConfig,
     lane: Lane,
+    update: Callable[[], object],
     total: Tensor | None = None,
-    optimizer: Stepper | None = None,
 ) -> Graphed:
     """Return one step of training: row indices (b,) -> their loss before it.
 
-    The sum of the rows' losses is added to `total`. Without an optimizer it is AdamW.
+    What has the gradients, `update` changes. The sum of the rows' losses is added to
+    `total`.
     """
-    update = adamw(network, config) if optimizer is None else optimizer.step
 
     def step(index: Tensor) -> Tensor:
         network.zero_grad(set_to_none=True)

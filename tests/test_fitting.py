@@ -6,26 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tabr.config import STEPS, EmbeddingConfig, NetworkConfig, TrainingConfig
+from tabr.config import STEPS, NetworkConfig, TrainingConfig
 from tabr.fitting import fit_tabr
 from tabr.network import TabR
 from tabr.retrieval import PointIndex, candidate_points, predict
-from tabr.rows import Rows
-
-CONFIGS = {
-    "tabr-s": {},
-    "deep": {"encoder_blocks": 1},
-    "embedded": {"embedding": EmbeddingConfig("plr-lite", 3, 2)},
-    "step-1": {"retrieval": STEPS["step-1"]},
-    "step-3": {"retrieval": STEPS["step-3"]},
-}
-
-
-def table(n: int = 60, seed: int = 0) -> tuple[Rows, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    num = torch.randn(n, 3, generator=generator)
-    y = num[:, 0] * 2 + num[:, 1].sin()
-    return Rows(num, num[:, :0], num[:, :0].long()), (y - y.mean()) / y.std()
+from tests.test_contexts import CONFIGS, table
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -36,6 +36,25 @@ def test_each_member_drops_its_own_numbers(axis: int) -> None:
     assert len({tuple(part.tolist()) for part in out}) == 40
 
 
+def test_a_function_for_all_sees_every_tensor_with_the_member_axis_in_front() -> None:
+    x, weight = torch.rand(4, 3, requires_grad=True), torch.rand(2, requires_grad=True)
+    seen = []
+
+    def scaled(x: torch.Tensor, weight: torch.Tensor, factor: float) -> torch.Tensor:
+        seen.append((x.shape, weight.shape))
+        return factor * x[..., None] * weight[:, None]
+
+    out = torch.vmap(lambda x: members.for_all(scaled, x, weight, 3.0), in_dims=1)(x)
+    assert seen == [((3, 4), (3, 2))]
+    torch.testing.assert_close(out, 3 * x.T[..., None] * weight)
+    grads = torch.autograd.grad(out.square().sum(), (x, weight))
+    plain = (3 * x.T[..., None] * weight).square().sum()
+    for ours, theirs in zip(
+        grads, torch.autograd.grad(plain, (x, weight)), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
 def test_gradients_pass_where_numbers_were_kept() -> None:
     x = torch.ones(2, 200, requires_grad=True)
     with torch.random.fork_rng(), members.as_members(2):

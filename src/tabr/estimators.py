@@ -419,7 +419,7 @@ For each row the model retrieves the most similar training rows under a metric t
         device: As torch names it; None is a GPU if there is one.
         memory_limit: Bytes that fitting and predicting may hold on the device; None is
             what is free. What does not fit is made smaller, one after the other:
-            members side by side, rows predicted at a time, candidates on the device.
+            members at a time, rows predicted at a time, candidates on the device.
         random_state: Seed; the same seed gives the same model on the same device.
         verbose: Show progress."""
 

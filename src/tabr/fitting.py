@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tabr.config import NetworkConfig, Task, TrainingConfig
 from tabr.contexts import ContextChange, Contexts
-from tabr.graphs import Lane, side_by_side
+from tabr.graphs import Lane
 from tabr.losses import BatchLoss
 from tabr.network import TabR
 from tabr.retrieval import no_memory, predict
@@ -124,10 +124,13 @@ def fit_tabr(
             lanes = [job.lane for job in jobs]
             as_one = len(jobs) > 1 and lanes[0].captures
             if as_one:
-                side_by_side(lanes[0], lanes[1:], lambda _: None)  # wait for them
-                with lanes[0]:
+                first, *beside = lanes
+                for lane in beside:
+                    first.follow(lane)
+                with first:
                     share_storage([job.network for job in jobs])
-                side_by_side(lanes[0], lanes[1:], lambda _: None)  # let them wait
+                for lane in beside:
+                    lane.follow(first)
             together = partial(_together, losses, lanes)
             histories = fit_networks(
                 jobs,

@@ -11,7 +11,7 @@ library's generator has to be asked for each member and each step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -91,9 +91,7 @@ def dropout(x: Tensor, rate: float) -> Tensor:
     if rate == 0.0:
         return x
     if n_members():
-        function: Any = _MembersDropout
-        out: Tensor = function.apply(x, rate)
-        return out
+        return for_all(_drop, x, rate)
     if _counters.get() is None or x.dtype != torch.float32:
         return F.dropout(x, rate)
     return x * _factors(x, rate).squeeze(0)
@@ -119,12 +117,31 @@ def _factors(one: Tensor, rate: float) -> Tensor:
     return factors(seeds(one.device), one.shape, rate)
 
 
-class _MembersDropout(torch.autograd.Function):
-    """Only its rule for `torch.vmap` is ever called."""
+def _drop(x: Tensor, rate: float) -> Tensor:
+    """Drop numbers of x (k, ...), of each member its own."""
+    if _counters.get() is None:
+        return F.dropout(x, rate)
+    return x * _factors(x[0], rate)
+
+
+def for_all(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """Call a function that knows the member axis from code that does not see it.
+
+    All tensors come to it with the member axis in front, and so does its result leave.
+    """
+    call: Any = _ForAll
+    out: Tensor = call.apply(function, *arguments)
+    return out
+
+
+class _ForAll(torch.autograd.Function):
+    """Its rule for `torch.vmap` is the function itself."""
 
     @staticmethod
-    def forward(x: Tensor, rate: float) -> Tensor:
-        raise NotImplementedError("members are run under torch.vmap")
+    def forward(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+        # Torch asks for a forward, and calls it if no tensor has a member axis: then
+        # there is nothing to do for all, and gradients would be lost.
+        raise NotImplementedError("one tensor at least must have a member axis")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -132,15 +149,23 @@ class _MembersDropout(torch.autograd.Function):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int | None, ...], x: Tensor, rate: float
+        info: Any, in_dims: tuple[int | None, ...], function: Any, *arguments: Any
     ) -> tuple[Tensor, int]:
-        """Drop numbers of x (k, ...), of each member its own."""
-        x = on_first_axis(x, in_dims[0], info.batch_size)
-        if _counters.get() is None:
-            return F.dropout(x, rate), 0
-        return x * _factors(x[0], rate), 0
+        """Call the function with the member axis in front."""
+        moved = (
+            _in_front(argument, axis, info.batch_size)
+            for argument, axis in zip(arguments, in_dims[1:], strict=True)
+        )
+        return function(*moved), 0
 
 
-def on_first_axis(x: Tensor, axis: int | None, n: int) -> Tensor:
-    """Return x with the member axis first; without one all n members share it."""
-    return x.expand(n, *x.shape) if axis is None else x.movedim(axis, 0)
+def _in_front(argument: Any, axis: int | None, n: int) -> Any:
+    """Return a tensor with the member axis first; without one all n members share it.
+
+    What is no tensor stays as it is.
+    """
+    if not isinstance(argument, Tensor):
+        return argument
+    if axis is None:
+        return argument.expand(n, *argument.shape)
+    return argument.movedim(axis, 0)

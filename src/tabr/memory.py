@@ -24,7 +24,7 @@ class MemoryPlan:
         device_bytes: On the device, while fitting.
         host_bytes: Beside the user's own table.
         limit: Bytes of the device that may be used; None where nobody knows.
-        n_together: Members that are trained side by side.
+        n_together: Members that are trained at the same time.
         candidates_on_host: Candidates stay in host memory and come to the device in
             parts, at each search.
         rows_at_a_time: Rows of one chunk of predictions.
@@ -44,7 +44,7 @@ class MemoryPlan:
         where = "the host" if self.candidates_on_host else "the device"
         return (
             f"{text}, {self.host_bytes / _GIB:.2f} GiB on the host; candidates on"
-            f" {where}, {self.n_together} members side by side,"
+            f" {where}, {self.n_together} members at a time,"
             f" {self.rows_at_a_time} rows predicted at a time"
         )
 

@@ -31,6 +31,8 @@ def hidden_sum(
     kernel = _kernel(difference)
     if kernel is not None and (learns or not _is_little(difference, weight)):
         arguments = difference, weights, weight, bias, dropout
+        if members.n_members():
+            return members.for_all(kernel.apply, *arguments)
         out: Tensor = kernel.apply(*arguments)
         return out
     hidden = members.dropout(F.linear(difference, weight, bias).relu(), dropout)
@@ -47,15 +49,12 @@ def _is_little(difference: Tensor, weight: Tensor) -> bool:
 def _kernel(difference: Tensor) -> Any:
     """Return what can serve these points better than torch in one go, or None."""
     p = difference.shape[-1]
-    together = members.n_members() > 0
     if difference.device.type == "cpu":
-        if together:
+        if members.n_members():
             return None
         return pairs_cpu.Narrow if p <= pairs_cpu.NARROW else pairs_cpu.Wide
     if difference.dtype != torch.float32 or not has_triton(difference.device):
         return None
     from tabr import pairs_triton
 
-    if p > pairs_triton.WIDEST:
-        return None
-    return pairs_triton.MembersHiddenSum if together else pairs_triton.HiddenSum
+    return pairs_triton.HiddenSum if p <= pairs_triton.WIDEST else None

@@ -358,28 +358,3 @@ class HiddenSum(torch.autograd.Function):
             grad_parameters[..., p],
             None,
         )
-
-
-class MembersHiddenSum(torch.autograd.Function):
-    """`HiddenSum` under `torch.vmap`, whose rule is all that is ever called."""
-
-    @staticmethod
-    def forward(*arguments: Any) -> Tensor:
-        """Refuse: outside of `torch.vmap` there are no members."""
-        raise NotImplementedError("members are run under torch.vmap")
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Keep nothing."""
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], *arguments: Any
-    ) -> tuple[Tensor, int]:
-        """Return the sums of all members, (k, b, h)."""
-        *tensors, dropout = arguments
-        moved = (
-            members.on_first_axis(tensor, axis, info.batch_size)
-            for tensor, axis in zip(tensors, in_dims[:-1], strict=True)
-        )
-        return HiddenSum.apply(*moved, dropout), 0

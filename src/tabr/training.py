@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -250,7 +251,7 @@ class _Run:
         self.job.lane.wait()
 
 
-class _Steps:
+class _Steps(ABC):
     """Takes the steps of runs, epoch by epoch."""
 
     runs: list[_Run]
@@ -281,9 +282,9 @@ class _Steps:
         for run in self.runs:
             run.look_ahead()
 
+    @abstractmethod
     def _begin(self) -> Tensor:
-        """Return the order of the rows, (n,) or (k, n)."""
-        raise NotImplementedError
+        """Begin an epoch; return the order of its rows, (n,) or (k, n)."""
 
     def leave_finished(self) -> None:
         """Take no more steps for runs that are finished."""

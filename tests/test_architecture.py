@@ -51,6 +51,7 @@ ORDER = [
     "living",
     "candidates",
     "effects",
+    "joining",
     "explanation",
     "uncertainty",
     "ensemble",

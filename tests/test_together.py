@@ -124,7 +124,8 @@ def test_members_drop_other_numbers_but_as_many() -> None:
     as_one = Together(losses, [Lane(CPU) for _ in members])
     batches = torch.arange(60).expand(3, 60)
     values = torch.stack([as_one.gradients(batches) for _ in range(200)])
-    assert len(values.unique()) == 600
+    # Draws of their own: few of 600 float32 can be equal by chance, shared draws 400.
+    assert len(values.unique()) > 590
     alone = torch.stack([losses[0](batches[0]).detach() for _ in range(600)])
     spread = float(alone.std()) / 600**0.5
     assert abs(float(values.mean() - alone.mean())) < 5 * spread

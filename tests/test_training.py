@@ -233,12 +233,8 @@ def test_an_optimizer_of_ones_own_takes_the_steps() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_captured_steps_equal_eager_ones_on_a_gpu(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from tabr import graphs
-
-    def run() -> list[float]:
+def test_captured_steps_equal_eager_ones_on_a_gpu() -> None:
+    def run(*, captures: bool) -> list[float]:
         device = torch.device("cuda")
         x = torch.randn(1000, 3, generator=torch.Generator().manual_seed(0)).to(device)
         y = x.sum(1) ** 2
@@ -258,10 +254,9 @@ def test_captured_steps_equal_eager_ones_on_a_gpu(
                 lambda: mse(every)[None],
                 lambda output: -output.item(),
                 order,
-                Lane(device),
+                Lane(device, captures=captures),
             )
             return fit_networks([job], 1000, config)[0].score
 
-    captured = run()
-    monkeypatch.setattr(graphs, "EAGER_CALLS", 10**9)
-    assert captured == pytest.approx(run(), rel=1e-4)
+    captured = run(captures=True)
+    assert captured == pytest.approx(run(captures=False), rel=1e-4)

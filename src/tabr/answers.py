@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from tabr.explanation import Explanation, NeighborTable, join_members
+from tabr.explanation import Explanation, NeighborTable
 from tabr.filters import Rule, check_rule
 from tabr.frames import Preprocessor, to_frame
 from tabr.targets import ClassTarget, NumberTarget
@@ -83,7 +83,7 @@ class Answers:
         from tabr.ensemble import neighbor_table
 
         _, candidates, answers = self._ask(X)
-        return join_members([neighbor_table(a, candidates) for a in answers])
+        return neighbor_table(answers, candidates)
 
     def explain(self, X: Any) -> Explanation:
         """Return where the predictions for X come from, neighbour by neighbour.
@@ -110,7 +110,7 @@ class Answers:
 
         _, candidates, answers = self._ask(X)
         predictions = [decode(a.output.prediction, self.target_) for a in answers]
-        table = join_members([neighbor_table(a, candidates) for a in answers])
+        table = neighbor_table(answers, candidates)
         return np.mean(predictions, axis=0), table, candidates.y_of(table.ids)
 
     def calibrate(self, X: Any, y: Any) -> Self:

@@ -21,10 +21,11 @@ from torch import Tensor
 from tabr.candidates import CandidateSet
 from tabr.config import NetworkConfig, TrainingConfig
 from tabr.effects import Effects, leave_out
-from tabr.explanation import Explanation, NeighborTable, join
+from tabr.explanation import Explanation, NeighborTable
 from tabr.filters import Rule
 from tabr.fitting import fit_tabr
 from tabr.frames import Arrays, Preprocessor
+from tabr.joining import join
 from tabr.memory import MemoryPlan, plan_memory
 from tabr.network import Output, TabR
 from tabr.retrieval import predict
@@ -225,25 +226,36 @@ def decode(output: Tensor, target: Target) -> NDArray[np.float64]:
     return array
 
 
-def neighbor_table(answer: Answer, candidates: CandidateSet) -> NeighborTable:
-    """Return one member's neighbours by id, heaviest first."""
-    output, neighbors, _ = answer
-    order = _heaviest_first(answer)
-    position, found, weights, similarity = (
-        part.gather(1, order).cpu().numpy()
-        for part in (*neighbors, output.weights.double(), output.similarity.double())
+def neighbor_table(answers: list[Answer], candidates: CandidateSet) -> NeighborTable:
+    """Return neighbours by id, heaviest first: the means of what members say."""
+    position, joined = join(
+        [_position(a) for a in answers],
+        {"weights": [a.output.weights.double() for a in answers]},
+        {"distances": [_distances(a) for a in answers]},
     )
+    return _table(position, joined, candidates)
+
+
+def _position(answer: Answer) -> Tensor:
+    """Return the positions of neighbours (n, m), -1 for nobody."""
+    position, found = answer.neighbors
+    return torch.where(found, position, -1)
+
+
+def _distances(answer: Answer) -> Tensor:
+    return (-answer.output.similarity.double()).clamp_min(0.0).sqrt()
+
+
+def _table(
+    position: Tensor, joined: dict[str, Tensor], candidates: CandidateSet
+) -> NeighborTable:
+    places = position.cpu().numpy()
+    there = places >= 0
     return NeighborTable(
-        np.where(found, candidates.ids_at(position), -1),
-        np.where(found, weights, 0.0),
-        np.where(found, np.sqrt(np.maximum(-similarity, 0.0)), np.inf),
+        np.where(there, candidates.ids_at(places), -1),
+        joined["weights"].cpu().numpy(),
+        np.where(there, joined["distances"].cpu().numpy(), np.inf),
     )
-
-
-def _heaviest_first(answer: Answer) -> Tensor:
-    """Return the order (n, m) of neighbours by weight, those last who are none."""
-    weights = answer.output.weights.masked_fill(~answer.neighbors.found, -1.0)
-    return weights.argsort(dim=1, descending=True, stable=True)
 
 
 def explain(
@@ -258,33 +270,29 @@ def explain(
     chosen: NDArray[Any] | None = None  # columns of the predicted classes
     if isinstance(target, ClassTarget):
         chosen = predictions.argmax(1)
-    names: list[NDArray[np.int64]] = []
-    shared: dict[str, list[NDArray[np.float64]]] = {"weights": [], "effects": []}
-    own: dict[str, list[NDArray[np.float64]]] = {"distances": []}
+    shared: dict[str, list[Tensor]] = {"weights": [], "effects": []}
+    own: dict[str, list[Tensor]] = {"distances": []}
     alone = []
     for answer in answers:
         assert answer.effects is not None
-        table = neighbor_table(answer, candidates)
-        order = _heaviest_first(answer).cpu().numpy()
         with_all = _of_class(decode(answer.output.prediction, target), chosen)
         n, m, n_outputs = answer.effects.without.shape
         without = decode(answer.effects.without.reshape(n * m, n_outputs), target)
         many = None if chosen is None else np.repeat(chosen, m)
         effects = with_all[:, None] - _of_class(without, many).reshape(n, m)
-        names.append(table.ids)
-        shared["weights"].append(table.weights)
-        shared["effects"].append(np.take_along_axis(effects, order, 1))
-        own["distances"].append(table.distances)
+        weights = answer.output.weights.double()
+        shared["weights"].append(weights)
+        shared["effects"].append(torch.from_numpy(effects).to(weights.device))
+        own["distances"].append(_distances(answer))
         alone.append(_of_class(decode(answer.effects.alone, target), chosen))
         if answer.effects.correction is not None:
             assert isinstance(target, NumberTarget)
-            units = answer.effects.correction.double().cpu().numpy() * target.std
-            corrections = np.take_along_axis(units, order, 1)
-            own.setdefault("corrections", []).append(corrections)
-    ids, joined = join(names, shared, own)
-    there = ids >= 0
-    distances = np.where(there, joined["distances"], np.inf)
-    known = np.unique(ids[there])
+            units = answer.effects.correction.double() * target.std
+            own.setdefault("corrections", []).append(units)
+    position, joined = join([_position(a) for a in answers], shared, own)
+    table = _table(position, joined, candidates)
+    corrections = joined.get("corrections")
+    known = np.unique(table.ids[table.ids >= 0])
     y = candidates.y
     if isinstance(target, ClassTarget):
         shares = np.bincount(target.encode(y), minlength=target.n_classes) / len(y)
@@ -299,10 +307,10 @@ def explain(
         predictions=_of_class(predictions, chosen),
         alone=np.mean(alone, axis=0),
         usual=usual,
-        table=NeighborTable(ids, joined["weights"], distances),
-        labels=candidates.y_of(ids),
-        effects=np.where(there, joined["effects"], 0.0),
-        corrections=joined.get("corrections"),
+        table=table,
+        labels=candidates.y_of(table.ids),
+        effects=joined["effects"].cpu().numpy(),
+        corrections=None if corrections is None else corrections.cpu().numpy(),
         neighbors=candidates.look_up(known),
     )
 

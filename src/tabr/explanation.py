@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,86 +33,6 @@ class NeighborTable(NamedTuple):
     ids: NDArray[np.int64]
     weights: NDArray[np.float64]
     distances: NDArray[np.float64]
-
-
-def join_members(tables: list[NeighborTable]) -> NeighborTable:
-    """Average the neighbours of an ensemble's members and keep the m heaviest.
-
-    A candidate that a member did not retrieve has weight zero there; its distance is
-    averaged over the members that did.
-    """
-    if len(tables) == 1:
-        return tables[0]
-    ids, joined = join(
-        [table.ids for table in tables],
-        {"weights": [table.weights for table in tables]},
-        {"distances": [table.distances for table in tables]},
-    )
-    distances = np.where(ids < 0, np.inf, joined["distances"])
-    return NeighborTable(ids, joined["weights"], distances)
-
-
-def join(
-    ids: list[NDArray[np.int64]],
-    shared: Mapping[str, list[Floats]],
-    own: Mapping[str, list[Floats]],
-) -> tuple[NDArray[np.int64], dict[str, Floats]]:
-    """Join what members say of neighbours; all arrays are (n, m), ids -1 is nobody.
-
-    Returns the m ids of largest mean `weights` for each row, heaviest first, and for
-    them the means over all members of what is `shared` (nothing where a member did not
-    retrieve a candidate) and over those members who did of what is their `own`.
-    """
-    n, m = ids[0].shape
-    every = np.concatenate(ids, 1)  # (n, members * m)
-    # Ids with their places in one number: sorting numbers is faster than their order.
-    every, order = np.divmod(_sorted_with_places(every), every.shape[1])
-    # Equal ids now stand side by side: number the runs and sum over each.
-    run = np.cumsum(np.diff(every, axis=1, prepend=every[:, :1]) != 0, axis=1)
-    place = (run + np.arange(n)[:, None] * every.shape[1]).ravel()
-
-    nobody = every < 0
-    has_nobody = bool(nobody.any())
-
-    def sums(parts: list[Floats]) -> Floats:
-        values = np.take_along_axis(np.concatenate(parts, 1), order, 1)
-        if has_nobody:
-            values[nobody] = 0.0
-        total = np.bincount(place, values.ravel(), every.size)
-        return total.reshape(every.shape).astype(np.float64, copy=False)
-
-    found = {name: sums(parts) / len(ids) for name, parts in shared.items()}
-    if own:
-        count = np.bincount(place, minlength=every.size).reshape(every.shape)
-        count = np.maximum(count, 1)
-        found |= {name: sums(parts) / count for name, parts in own.items()}
-    names = np.full_like(every, -1)
-    names.ravel()[place] = every.ravel()
-    heaviest = _smallest(np.where(names < 0, 1.0, -found["weights"]), m)
-    joined = np.take_along_axis(names, heaviest, 1)
-    return joined, {
-        name: np.take_along_axis(values, heaviest, 1) for name, values in found.items()
-    }
-
-
-def _sorted_with_places(ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return ids * columns + column, sorted in each row of ids (n, columns)."""
-    n_columns = ids.shape[1]
-    with_places: NDArray[np.int64] = ids * n_columns + np.arange(n_columns)
-    with_places.sort(1)
-    return with_places
-
-
-def _smallest(values: Floats, m: int) -> NDArray[np.int64]:
-    """Return where the m smallest of each row stand, in their order."""
-    if m < values.shape[1]:
-        first: NDArray[np.int64] = np.argpartition(values, m, 1)[:, :m]
-        first.sort(1)  # equals stay in the order of their places
-    else:
-        first = np.broadcast_to(np.arange(m), values.shape)
-    order = np.argsort(np.take_along_axis(values, first, 1), 1, kind="stable")
-    smallest: NDArray[np.int64] = np.take_along_axis(first, order, 1)
-    return smallest
 
 
 @dataclass(frozen=True, repr=False)

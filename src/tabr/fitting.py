@@ -102,8 +102,16 @@ def fit_tabr(
             if on_epoch is not None:
                 on_epoch(number, history)
 
+        has_watch = change is not None or on_epoch is not None
         return loss, Job(
-            network, loss, evaluate, score, generator, lane, contexts.freeze, watch
+            network,
+            loss,
+            evaluate,
+            score,
+            generator,
+            lane,
+            freeze=contexts.freeze,
+            watch=watch if has_watch else None,
         )
 
     # On a CPU random numbers are drawn from one stream: one network at a time.

@@ -18,8 +18,6 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-EAGER_CALLS = 3  # calls of one length before it is captured
-
 
 class Lane:
     """Where a network is trained: on a GPU with a stream and random numbers of its own.
@@ -121,23 +119,23 @@ class Graphed:
     """A function of one tensor, on a GPU as CUDA graphs, one for each length.
 
     Launching many small kernels one by one takes longer than running them. The first
-    calls of a length run eagerly, as capture needs warm caches; what cannot be
-    captured stays eager. The result is overwritten by the next call. All calls must
-    be made within the lane.
+    call of a length runs eagerly, as capture needs warm caches; what cannot be captured
+    stays eager. The result is overwritten by the next call. All calls must be made
+    within the lane.
     """
 
     def __init__(
         self, function: Callable[[Tensor], Tensor], lane: Lane, *, warm: bool = False
     ) -> None:
         """Capture nothing yet; who knows that caches are warm spares eager calls."""
-        self.function, self.lane = function, lane
-        self.eager_calls = 1 if warm else EAGER_CALLS
+        self.function, self.lane, self.warm = function, lane, warm
         self.forget()
 
     def forget(self) -> None:
         """Drop the graphs: what the function computes has changed."""
         self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
-        self.n_eager: dict[int, int] = {}
+        self.seen: set[int] = set()
+        self.refused: set[int] = set()
 
     def __call__(self, index: Tensor) -> Tensor:
         """Call the function, or replay what it did."""
@@ -149,11 +147,11 @@ class Graphed:
             static_index.copy_(index)
             graph.replay()
             return result
-        self.n_eager[size] = self.n_eager.get(size, 0) + 1
-        # Another length warms most of what this one needs.
-        last = min(2, self.eager_calls) if self.graphs else self.eager_calls
-        if self.n_eager[size] == last and self._capture(index):
-            return self(index)
+        if (self.warm or size in self.seen) and size not in self.refused:
+            if self._capture(index):
+                return self(index)
+            self.refused.add(size)
+        self.seen.add(size)
         return self.function(index)
 
     def _capture(self, index: Tensor) -> bool:

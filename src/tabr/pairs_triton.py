@@ -7,7 +7,8 @@ and dropout both let it through. Bits are all that the backward pass needs of th
 * sums over neighbours, for V and c: bits (h, m) times w_i [d_i, 1];
 * sums over activations, for d and w: bits (m, h) times g_j [V_j, c_j].
 
-A word holds the bits of 32 neighbours of a row for one activation: (b, m / 32, h).
+A word holds the bits of 32 neighbours of a row for one activation: (b, m / 32, h). Two
+neighbours beside each other are 16 bits apart: as bfloat16 they then share an integer.
 Products are exact to float32 rounding. Tensor cores take less than 24 bits, so numbers
 are split: both factors in two for the first product, of which three of the four parts
 count; in the others bits are exact and numbers are split in three. Floats are added in
@@ -76,6 +77,12 @@ def _prepare(
 
 
 @triton.jit
+def _bit_of(place):
+    """Return the bit of each neighbour of a word."""
+    return 1 << ((place >> 1) | ((place & 1) << 4))
+
+
+@triton.jit
 def _points(difference, t, last, k, m, p, n_words: tl.constexpr, BN: tl.constexpr = 1):
     """Load [d, 1] of the neighbours of tile t, columns k; zeros from tile `last` on."""
     steps = tl.cdiv(n_words, BN)
@@ -95,9 +102,26 @@ def _halves(x):
 
 
 @triton.jit
-def _ones(bits):
-    """Turn bits, as integers, into bfloat16: 0x3F80 is one."""
-    return (bits * 0x3F80).to(tl.int16).to(tl.bfloat16, bitcast=True)
+def _ones(words):
+    """Turn bits k and k + 16 of words (j, n) into bfloat16: (j, n, 16, 2)."""
+    both = _both(words)
+    return tl.join(_low(both), _low(both >> 16))
+
+
+@triton.jit
+def _both(words):
+    """Turn bits k and k + 16 of words (j, n) into one integer: (j, n, 16).
+
+    Its halves are the two as bfloat16, where 0x3F80 is one.
+    """
+    bits = tl.arange(0, 16)[None, None, :]
+    return ((words[:, :, None] >> bits) & 0x10001) * 0x3F80
+
+
+@triton.jit
+def _low(x):
+    """Return the lower halves of integers as bfloat16."""
+    return x.to(tl.int16).to(tl.bfloat16, bitcast=True)
 
 
 @triton.jit
@@ -126,7 +150,8 @@ def _forward(
     j = tl.program_id(0) * BH + tl.arange(0, BH)
     first = tl.program_id(1) * n_rows
     k = tl.arange(0, BP)
-    bit = tl.arange(0, _WORD)
+    place = tl.arange(0, _WORD)
+    bit = _bit_of(place)
     v_where = table + j[:, None] * (NP * BP) + k[None, :]
     if NP == 1:  # as they come from memory, products read them in shared memory
         v_high = tl.load(v_where + stride * BP)
@@ -136,7 +161,7 @@ def _forward(
     d = _points(difference, first * n_words, last, k, m, p, n_words)
     for t in range(first * n_words, last):
         row, n = tl.cast(t // n_words, tl.int64), t % n_words
-        i = n * _WORD + bit
+        i = n * _WORD + place
         where = words + (row * n_words + n) * stride + j
         if HAS_DROPOUT:
             kept = tl.load(where)
@@ -156,9 +181,9 @@ def _forward(
             pre = tl.dot(v_high, d_high, pre, input_precision="tf32")
         alive = pre > 0
         if HAS_DROPOUT:
-            alive = alive & (((kept[:, None] >> bit[None, :]) & 1) != 0)
+            alive = alive & ((kept[:, None] & bit[None, :]) != 0)
         if SAVES:
-            tl.store(where, tl.sum(tl.where(alive, 1 << bit[None, :], 0), 1))
+            tl.store(where, tl.sum(tl.where(alive, bit[None, :], 0), 1))
         total += tl.where(alive, pre, 0.0) * w[None, :]
         if n == n_words - 1:
             sums = tl.sum(total, 1) * scale
@@ -189,9 +214,7 @@ def _backward_parameters(
         row, n = tl.cast(t // n_words, tl.int64), t % n_words
         i = n * _WORD + tl.arange(0, _WORD)
         word = tl.load(words + (row * n_words + n) * stride + j)
-        two = word[:, None] >> (tl.arange(0, 16) * 2)[None, :]
-        # Neighbours two by two: a thread then writes them to shared memory at once.
-        alive = tl.reshape(_ones(tl.join(two & 1, two >> 1 & 1)), (BH, _WORD))
+        alive = tl.reshape(_ones(word[:, None]), (BH, _WORD))
         g = tl.load(grad + row * h + j, mask=j < h, other=0.0)
         w = tl.load(weights + row * m + i, mask=i < m, other=0.0)
         high, middle, low = _thirds(w[:, None] * d)
@@ -203,6 +226,21 @@ def _backward_parameters(
     inside = (j < h)[:, None] & (k <= p)[None, :]
     where = parts + (part * h + j)[:, None] * (p + 1) + k[None, :]
     tl.store(where, total * scale, mask=inside)
+
+
+@triton.jit
+def _alive(words, n, stride, n_words: tl.constexpr, BH: tl.constexpr, BN: tl.constexpr):
+    """Return who lives of a row's next BH activations, (BN * 32, BH)."""
+    # Two activations beside each other share an integer: products read them so.
+    where = words.to(tl.pointer_type(tl.int64)) + n[None, :] * (stride // 2)
+    where += tl.arange(0, BH // 2)[:, None]
+    two = tl.load(where, mask=(n < n_words)[None, :], other=0)
+    even, odd = two.to(tl.int32), (two >> 32).to(tl.int32)
+    lower = _both((even & 0xFFFF) | (odd << 16))
+    upper = _both((even >> 16 & 0xFFFF) | (odd & -0x10000))
+    both = tl.reshape(tl.join(lower, upper), (BH // 2, BN * _WORD))
+    alive = tl.join(_low(both), _low(both >> 16))
+    return tl.reshape(tl.permute(alive, (1, 0, 2)), (BN * _WORD, BH))
 
 
 @triton.jit(do_not_specialize=["b"])
@@ -227,10 +265,7 @@ def _backward_rows(
         pulled = tl.zeros((BN * _WORD, BP), tl.float32)
         for first in range(0, h, BH):
             j = first + tl.arange(0, BH)
-            from_word = words + n[None, :] * stride + j[:, None]
-            word = tl.load(from_word, mask=(n < n_words)[None, :], other=0)
-            bits = (word[:, :, None] >> tl.arange(0, _WORD)[None, None, :]) & 1
-            alive = tl.trans(_ones(tl.reshape(bits, (BH, BN * _WORD))))
+            alive = _alive(words + first, n, stride, n_words, BH, BN)
             g = tl.load(grad + r.to(tl.int64) * h + j, mask=j < h, other=0.0)
             v = tl.load(table + j[:, None] * (NP * BP) + k[None, :])
             high, middle, low = _thirds(g[:, None] * v)
@@ -310,7 +345,7 @@ class HiddenSum(torch.autograd.Function):
         out = difference.new_empty(k, b, h)
         scale = 2**_DIGITS / keep
         n_blocks = triton.cdiv(h, 64)
-        n_rows, n_parts = _shares(b, n_blocks * k)
+        n_rows, n_parts = _shares(b, n_blocks)  # many short programs, if k are many
         if b:
             _forward[(n_blocks, n_parts, k)](
                 difference, weights, table, words, out,

@@ -179,6 +179,7 @@ class _Run:
 
     @torch.no_grad()
     def _outputs(self) -> Tensor:
+        _set_mode(self.job.network, training=False)
         return self.job.evaluate()
 
     @property
@@ -192,25 +193,28 @@ class _Run:
         job = self.job
         with job.lane:
             if job.freeze is not None and self.freezes:
+                _set_mode(job.network, training=False)
                 job.freeze()
-            job.network.train()
             self.total.zero_()
             order = self._draw_order() if self.next_order is None else self.next_order
             self.next_order = None
-            return order.to(self.device)
+            return order
 
     def _draw_order(self) -> Tensor:
-        return torch.randperm(self.n_rows, generator=self.job.generator)
+        order = torch.randperm(self.n_rows, generator=self.job.generator)
+        if self.device.type == "cuda":
+            order = order.pin_memory()  # no copy waits for the GPU then
+        return order.to(self.device, non_blocking=True)
 
     def look_ahead(self) -> None:
         """Draw the next order while a GPU is busy."""
-        self.next_order = self._draw_order()
+        with self.job.lane:
+            self.next_order = self._draw_order()
 
     def end(self, n_seen: int) -> None:
         """Ask for the predictions after an epoch; a GPU answers later."""
         self.n_seen = n_seen
         with self.job.lane:
-            self.job.network.eval()
             self.prediction = self.outputs(self.nothing)
 
     def take_stock(self, out_of_time: bool) -> None:
@@ -231,6 +235,7 @@ class _Run:
                 history.best_epoch = epoch
                 self._remember()
             if self.job.watch is not None:
+                _set_mode(self.job.network, training=False)
                 self.job.watch(history)
         reason = _reason_to_stop(history, self.config, out_of_time)
         if reason is not None:
@@ -249,6 +254,12 @@ class _Run:
         self.job.network.zero_grad(set_to_none=True)
         self.job.network.eval()
         self.job.lane.wait()
+
+
+def _set_mode(network: nn.Module, *, training: bool) -> None:
+    """Switch between training and evaluation; it takes time, if it is done often."""
+    if network.training != training:
+        network.train(training)
 
 
 class _Steps(ABC):
@@ -322,18 +333,19 @@ class _AsOne(_Steps):
     def _take_over(self, *, warm: bool) -> None:
         """Prepare steps of the runs that are left."""
         places = [self.everybody.index(run) for run in self.runs]
-        of_all = self.together(places)
-        lanes = [run.job.lane for run in self.runs]
-        updates = [self.updates[id(run)] for run in self.runs]
-        totals = [run.total for run in self.runs]
+        of_all, runs = self.together(places), self.runs
+        lanes = [run.job.lane for run in runs]
+        updates = [self.updates[id(run)] for run in runs]
         self.lane = of_all.lane
 
         def step(batches: Tensor) -> Tensor:
+            for run in runs:
+                _set_mode(run.job.network, training=True)
             losses = of_all.gradients(batches)
 
             def update(place: int) -> None:
                 updates[place]()
-                totals[place].add_(losses[place], alpha=batches.shape[1])
+                runs[place].total.add_(losses[place], alpha=batches.shape[1])
 
             side_by_side(of_all.lane, lanes, update)
             return losses
@@ -375,6 +387,7 @@ def make_step(
     """
 
     def step(index: Tensor) -> Tensor:
+        _set_mode(network, training=True)
         network.zero_grad(set_to_none=True)
         value = loss(index)
         value.backward()

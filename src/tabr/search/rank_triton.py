@@ -129,9 +129,9 @@ def exact_scores(
 @triton.jit(do_not_specialize=["n", "m", "p"])
 def rank(
     queries, vectors, offsets, exclude, rounded, upper, unit_of, bound, loose, state,
-    count, lists, keys, position, found, n, m, p, HAS_OWN: tl.constexpr,
-    MOST: tl.constexpr, AGAIN: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr,
-    BP: tl.constexpr, M2: tl.constexpr, LIST: tl.constexpr,
+    count, lists, keys, position, found, n, m, p, MOST: tl.constexpr,
+    AGAIN: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr, BP: tl.constexpr,
+    M2: tl.constexpr, LIST: tl.constexpr,
 ):  # fmt: skip
     """Take the best m of the list of a row that was walked: its state is at most MOST.
 
@@ -150,8 +150,7 @@ def rank(
         ok = i < n_held
         ids = tl.load(lists + r * LIST + i, mask=ok, other=0)
         ok = ok & (ids < n)  # what fills the last tile up is nobody
-        if HAS_OWN:
-            ok = ok & (ids != tl.load(exclude + r))
+        ok = ok & (ids != tl.load(exclude + r))
         value = exact_scores(query, vectors, offsets, ids, ok, PK, MAIN, BP, 128)
         tl.store(own + i, keys_of(value, ids, ok), mask=i < n_held)
     tl.debug_barrier()
@@ -194,10 +193,9 @@ def rank(
 @triton.jit(do_not_specialize=["b", "n", "m", "share"])
 def search_share(
     queries, vectors, offsets, exclude, codes, low, high, order, n_gathered, scratch,
-    keys, b, n, m, share, HAS_OWN: tl.constexpr, N_SHARES: tl.constexpr,
-    PK: tl.constexpr, MAIN: tl.constexpr, BP: tl.constexpr, M2: tl.constexpr,
-    LIST: tl.constexpr, N_RULES: tl.constexpr, OUTSIDE: tl.constexpr,
-    ENDS: tl.constexpr,
+    keys, b, n, m, share, N_SHARES: tl.constexpr, PK: tl.constexpr,
+    MAIN: tl.constexpr, BP: tl.constexpr, M2: tl.constexpr, LIST: tl.constexpr,
+    N_RULES: tl.constexpr, OUTSIDE: tl.constexpr, ENDS: tl.constexpr,
 ):  # fmt: skip
     """Find the best of shares of all candidates for gathered rows: without limits.
 
@@ -221,8 +219,7 @@ def search_share(
                 (M2,),
             )
             ok = ok & (ids < begin + share)
-            if HAS_OWN:
-                ok = ok & (ids != tl.load(exclude + r))
+            ok = ok & (ids != tl.load(exclude + r))
             value = exact_scores(query, vectors, offsets, ids, ok, PK, MAIN, BP, M2)
             new = keys_of(value, ids, ok)
             better = (new > worst).to(tl.int32)

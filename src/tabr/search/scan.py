@@ -170,7 +170,9 @@ class _Search:
         self.lists = room(n, self.length, dtype=torch.int32)
         self.keys = room(n, 3 * self.length, dtype=torch.int64)
         self.has_own = exclude is not None
-        self.own = self.count if exclude is None else exclude
+        if exclude is None:  # nobody: a kernel for both is compiled once
+            exclude = torch.full((self.b,), -1, device=device)
+        self.own = exclude
         n_rules = 0 if rules is None else len(rules.codes)
         nothing = Rules(self.count, self.count, self.count, 0, 0)
         given = nothing if rules is None else rules
@@ -245,9 +247,8 @@ class _Search:
         rank_triton.rank[(self.b,)](
             self.plain, scan.vectors, scan.offsets, self.own, scan.rounded, upper,
             self.unit_of, self.bound, self.loose, self.state, self.count, self.lists,
-            self.keys, *self.result, scan.n, self.m, scan.p, HAS_OWN=self.has_own,
-            MOST=1 if half else 2, AGAIN=half and not self.is_gathered,
-            LIST=self.length, **self.exact,
+            self.keys, *self.result, scan.n, self.m, scan.p, MOST=1 if half else 2,
+            AGAIN=half and not self.is_gathered, LIST=self.length, **self.exact,
         )  # fmt: skip
 
     def without_lists(self) -> None:
@@ -260,8 +261,7 @@ class _Search:
         rank_triton.search_share[(_SHARING,)](
             self.plain, scan.vectors, scan.offsets, self.own, *self.ruled, self.order,
             self.n_gathered, scratch, self.keys, self.b, scan.n, self.m, share,
-            HAS_OWN=self.has_own, N_SHARES=n_shares, LIST=self.length, **self.exact,
-            **self.rules,
+            N_SHARES=n_shares, LIST=self.length, **self.exact, **self.rules,
         )  # fmt: skip
         rank_triton.merge_shares[(self.b,)](
             self.state, self.keys, *self.result, self.m, N_SHARES=n_shares,

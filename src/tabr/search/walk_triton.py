@@ -27,12 +27,14 @@ import triton.language as tl
 from tabr.search.layout_triton import LEAST_BOUND
 from tabr.search.rank_triton import allowed, nth_best, ordered, unordered
 
-# Four scores at a time: compare with the bound, and list those few that reach it. The
-# same in Triton's own words (`PORTABLE`) costs a hundred instructions for each score.
+# Four scores at a time: compare with the bound, and list those few that reach it. All
+# places are asked for before any is used, so that one wait serves the four. The same in
+# Triton's own words (`PORTABLE`) costs a hundred instructions for each score. A tile
+# must not be so small that several threads hold a score: each would list it.
 _LIST_HITS = tl.constexpr("""
 {
     .reg .pred h0, h1, h2, h3, any, fits;
-    .reg .u32 slot;
+    .reg .u32 s0, s1, s2, s3;
     .reg .u64 at;
     setp.ge.f32 h0, $4, $8;
     setp.ge.f32 h1, $5, $9;
@@ -46,21 +48,21 @@ _LIST_HITS = tl.constexpr("""
     mov.u32 $2, 0;
     mov.u32 $3, 0;
     @!any bra DONE;
-    @h0 atom.global.add.u32 slot, [$12], 1;
-    setp.lt.and.u32 fits, slot, $24, h0;
-    mad.wide.u32 at, slot, 4, $16;
+    @h0 atom.global.add.u32 s0, [$12], 1;
+    @h1 atom.global.add.u32 s1, [$13], 1;
+    @h2 atom.global.add.u32 s2, [$14], 1;
+    @h3 atom.global.add.u32 s3, [$15], 1;
+    setp.lt.and.u32 fits, s0, $24, h0;
+    mad.wide.u32 at, s0, 4, $16;
     @fits st.global.u32 [at], $20;
-    @h1 atom.global.add.u32 slot, [$13], 1;
-    setp.lt.and.u32 fits, slot, $25, h1;
-    mad.wide.u32 at, slot, 4, $17;
+    setp.lt.and.u32 fits, s1, $25, h1;
+    mad.wide.u32 at, s1, 4, $17;
     @fits st.global.u32 [at], $21;
-    @h2 atom.global.add.u32 slot, [$14], 1;
-    setp.lt.and.u32 fits, slot, $26, h2;
-    mad.wide.u32 at, slot, 4, $18;
+    setp.lt.and.u32 fits, s2, $26, h2;
+    mad.wide.u32 at, s2, 4, $18;
     @fits st.global.u32 [at], $22;
-    @h3 atom.global.add.u32 slot, [$15], 1;
-    setp.lt.and.u32 fits, slot, $27, h3;
-    mad.wide.u32 at, slot, 4, $19;
+    setp.lt.and.u32 fits, s3, $27, h3;
+    mad.wide.u32 at, s3, 4, $19;
     @fits st.global.u32 [at], $23;
 DONE:
 }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 from torch import Tensor
 
 from tabr.config import STEPS, NetworkConfig, TrainingConfig
 from tabr.fitting import fit_tabr
+from tabr.graphs import Graphed
 from tabr.network import TabR
 from tabr.retrieval import PointIndex, candidate_points, predict
 from tests.test_contexts import CONFIGS, table
@@ -41,6 +44,26 @@ def test_every_variant_learns(name: str, freeze_after: int | None) -> None:
     output, neighbors = predict(index, labels, validation, 16)
     assert score(output.prediction) == pytest.approx(history.best_score, rel=1e-4)
     assert neighbors.position.shape == output.weights.shape == (80, 16)
+
+
+def test_nothing_of_a_fit_waits_for_the_garbage_collector() -> None:
+    rows, labels = table()
+    config = NetworkConfig(width=8)
+    training = TrainingConfig(max_epochs=2)
+    shape = config, training, "regression", 0, rows, labels, None, (), 5, rows
+
+    def kept() -> int:
+        return sum(type(thing) is Graphed for thing in gc.get_objects())
+
+    gc.collect()
+    before = kept()
+    gc.disable()
+    try:
+        fitted = fit_tabr(*shape, lambda output: -float(output.std()), seeds=[0, 1])
+        assert len(fitted) == 2
+        assert kept() == before  # a captured graph would keep its memory
+    finally:
+        gc.enable()
 
 
 def test_weights_of_zero_silence_a_loss() -> None:

@@ -40,8 +40,12 @@ def test_more_of_anything_needs_more() -> None:
         "d_in": 100,
         "m": 200,
         "batch_size": 2048,
+        "encoder_blocks": 1,
     }.items():
         assert plan(**{name: value}, limit=2**50).device_bytes > base, name
+    one, two = (plan(encoder_blocks=k, limit=2**50).device_bytes for k in (1, 2))
+    hidden = NetworkConfig().hidden
+    assert two - one > 4 * 3 * hidden * 512 * 96  # activations of a block, of all pairs
 
 
 def test_what_cannot_work_is_refused_with_figures_and_a_remedy() -> None:

@@ -89,9 +89,14 @@ def plan_memory(
     of_pair = 4 * (4 * p + 8) + (hidden // 8 if has_triton(device) else 8)
     if not is_cpu and not has_triton(device):
         of_pair += 16 * hidden  # activations that no kernel makes again
+    # What an encoder keeps of each row that a step encodes.
+    of_encoded = 4 * (3 * d_in + 2 * width)
+    of_encoded += 4 * network.encoder_blocks * (2 * width + 3 * hidden)
+    n_encoded = 0 if linear else min(n, batch_size * m)
     # Lists of candidates that may be near, with room to rank them.
     of_list = 64_000 if has_triton(device) else 0
     step = batch_size * (m * of_pair + 64 * (width + hidden) + of_list) + parameters
+    step += n_encoded * of_encoded
 
     def of_chunk(rows: int) -> int:
         most = 1 << (29 if is_cpu else 32)  # of scores held at a time

@@ -174,13 +174,9 @@ class _Run:
         self.next_order: Tensor | None = None
         with job.lane:
             self.total = first.new_zeros(())
-            self.outputs = Graphed(lambda _: self._outputs(), job.lane)
+            # No circle of references: a graph's memory is to be freed with the run.
+            self.outputs = Graphed(lambda _: _outputs(job), job.lane)
             self.nothing = torch.zeros(1, device=self.device)
-
-    @torch.no_grad()
-    def _outputs(self) -> Tensor:
-        _set_mode(self.job.network, training=False)
-        return self.job.evaluate()
 
     @property
     def freezes(self) -> bool:
@@ -254,6 +250,13 @@ class _Run:
         self.job.network.zero_grad(set_to_none=True)
         self.job.network.eval()
         self.job.lane.wait()
+
+
+@torch.no_grad()
+def _outputs(job: Job) -> Tensor:
+    """Return a job's predictions for the validation rows."""
+    _set_mode(job.network, training=False)
+    return job.evaluate()
 
 
 def _set_mode(network: nn.Module, *, training: bool) -> None:

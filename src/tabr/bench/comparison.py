@@ -47,11 +47,12 @@ def compare_methods(out: Path, task: Task, config: str = "tuned") -> pd.DataFram
             runs = pd.DataFrame({"task": [], "benchmark": []})
         mine = runs[(runs["task"] == task.name) & (runs["benchmark"] == task.benchmark)]
         if len(mine):
+            timed = mine[mine["workers"] == mine["workers"].min()]
             line |= {
                 "runs": len(mine),
                 "ours": mine["test"].mean(),
                 "ours_std": mine["test"].std(ddof=0),
-                "seconds": mine["seconds"].mean(),
+                "seconds": timed["seconds"].mean(),
                 "n_parameters": mine["n_parameters"].mean(),
                 "hardware": " and ".join(sorted(mine["hardware"].unique())),
             }
@@ -98,7 +99,8 @@ and these by `python -m tabr.bench run --data FOLDER --methods all --config tune
 - *Verdict*: within {STDS:g} published standard deviations or {PERCENT:g} % of the
   published mean, whichever is larger; else better or worse.
 - *Seconds* are those of one fit, ours / published; the published ones are of other
-  hardware. {{hardware}}
+  hardware. Of ours those runs count that shared the hardware with the fewest others;
+  how many they were is in [the paper's table of times](paper/times.md). {{hardware}}
 - {" and ".join(f"`{name}`" for name in NOT_COMPARABLE)} carry a sign error in the
   published code and need not match.
 """

@@ -31,6 +31,17 @@ def test_a_cell_is_the_mean_and_deviation_of_its_runs(tmp_path: Path) -> None:
     assert (published.seconds, published.hardware) == (30.0, ("A100",))
 
 
+def test_the_runs_that_shared_the_hardware_least_tell_the_time(tmp_path: Path) -> None:
+    publish(tmp_path, {("california", "MLP", "single"): (0.5, 0.01)})
+    for workers, seconds in ((10, 30.0), (1, 4.0)):  # the last overwrites two seeds
+        scores = [0.4, 0.5, 0.6, 0.7] if workers == 10 else [0.4, 0.5]
+        facts = {"workers": workers, "seconds": seconds}
+        keep(tmp_path, "california", "mlp-tuned", scores, **facts)
+    cell = read_results(tmp_path).ours.cell(MLP, "single", "california")
+    assert cell is not None
+    assert (cell.n_runs, cell.seconds, cell.workers) == (4, 4.0, (1, 1))
+
+
 def test_single_runs_and_ensembles_are_kept_apart(tmp_path: Path) -> None:
     publish(
         tmp_path,

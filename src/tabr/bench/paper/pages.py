@@ -113,10 +113,10 @@ _TIMES = """# Training times
 
 How to read the tables: [index](index.md). Made by `python -m tabr.bench paper`.
 
-The paper's `A:tab:training-time-all`: seconds of one fit, mean over seeds, with tuned
-parameters unless a name says otherwise. Ours includes preprocessing and validation, and
-runs that share a machine slow one another down. Times of different hardware cannot be
-compared.
+The paper's `A:tab:training-time-all`: seconds of one fit, with tuned parameters unless
+a name says otherwise. Ours includes preprocessing and validation. Runs that share a
+machine slow one another down: of ours the mean is over those seeds that shared it with
+the fewest others. Times of different hardware cannot be compared.
 
 ![seconds of a fit, ours and published](times.svg)
 

@@ -38,9 +38,11 @@ class Cell(NamedTuple):
     Attributes:
         score: Their mean and standard deviation.
         n_runs: How many there are.
-        seconds: Mean time of a fit; not a number if it is not known.
+        seconds: Mean time of a fit, of those runs that shared the hardware with the
+            fewest others; not a number if it is not known.
         hardware: Where they ran, as far as it is known.
-        workers: How many runs shared the hardware, the fewest and the most.
+        workers: How many runs shared the hardware while these were timed, the fewest
+            and the most.
     """
 
     score: Score
@@ -148,10 +150,11 @@ def _ours(runs: Mapping[Kind, Iterable[Result]]) -> Scores:
 
 def _cell(results: list[Result]) -> Cell:
     score = pooled(Score(result.test, 0.0) for result in results)
-    seconds = math.fsum(result.seconds for result in results) / len(results)
     hardware = tuple(sorted({result.hardware for result in results}))
-    workers = [result.workers for result in results]
-    return Cell(score, len(results), seconds, hardware, (min(workers), max(workers)))
+    fewest = min(result.workers for result in results)
+    timed = [result.seconds for result in results if result.workers == fewest]
+    seconds = math.fsum(timed) / len(timed)
+    return Cell(score, len(results), seconds, hardware, (fewest, fewest))
 
 
 def _together(cells: list[Cell]) -> Cell:

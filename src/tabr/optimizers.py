@@ -62,7 +62,8 @@ class _AdamW:
     def _cut(
         self, parameters: list[nn.Parameter]
     ) -> list[tuple[nn.Parameter, list[_Piece]]]:
-        """Return each parameter with its pieces."""
+        """Return each parameter with its pieces, which are views of it."""
+        assert all(parameter.is_contiguous() for parameter in parameters)
         return [
             (
                 parameter,

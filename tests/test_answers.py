@@ -436,6 +436,7 @@ def test_effects_of_classes_are_changes_of_the_probability() -> None:
     found = model.explain(rows)
     assert found.answers.tolist() == model.predict(rows).tolist()
     np.testing.assert_allclose(found.predictions, model.predict_proba(rows).max(1))
+    np.testing.assert_allclose(found.probabilities, model.predict_proba(rows))
     assert found.corrections is None and "correction" not in found.to_frame()
     assert ((found.share >= 0) & (found.share <= 1)).all()
     assert np.abs(found.effects).max() < 1

@@ -312,6 +312,7 @@ def explain(
         effects=joined["effects"].cpu().numpy(),
         corrections=None if corrections is None else corrections.cpu().numpy(),
         neighbors=candidates.look_up(known),
+        probabilities=None if chosen is None else predictions,
     )
 
 

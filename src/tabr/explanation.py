@@ -54,6 +54,7 @@ class Explanation:
         corrections: What the model adds to each neighbour's label to make it the
             row's, in units of the target, (n, m); None for classes.
         neighbors: All neighbours in the user's columns, indexed by id.
+        probabilities: Those of all classes, (n, classes); None for numbers.
     """
 
     rows: pd.DataFrame
@@ -66,6 +67,7 @@ class Explanation:
     effects: Floats
     corrections: Floats | None
     neighbors: pd.DataFrame
+    probabilities: Floats | None
 
     def __len__(self) -> int:
         """Return the number of rows that are explained."""

@@ -154,6 +154,17 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
         assert "secret" not in said.err
 
 
+def test_a_command_without_tables_says_what_it_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TABR_DATA", raising=False)
+    for command in ("tune", "run"):
+        assert main([command]) == 2
+        said = capsys.readouterr().err
+        assert "name a table of yours and its --target" in said
+        assert said.count("\n") == 1
+
+
 # --- PostgreSQL -------------------------------------------------------------------
 
 

@@ -200,11 +200,14 @@ class Memory:
         """Predict rows, and say what each neighbour did to the prediction."""
         state = self._state
         found = state.model.explain(frame)
-        if isinstance(state.model, TabRClassifier):  # all classes, not that one alone
-            prediction, table, labels = state.model.signals(frame)
-        else:
-            prediction, table, labels = found.predictions, found.table, found.labels
-        predictions = _predictions(state.model, prediction, table, labels, coverage)
+        of_all = found.probabilities
+        predictions = _predictions(
+            state.model,
+            found.predictions if of_all is None else of_all,
+            found.table,
+            found.labels,
+            coverage,
+        )
         neighbors = found.neighbors
         rows = dict(zip(neighbors.index, self.schema.to_rows(neighbors), strict=True))
         answers = []

@@ -11,6 +11,7 @@ import pytest
 from tabr.bench.__main__ import main
 from tabr.bench.catalog import select
 from tabr.bench.comparison import compare_methods, to_markdown
+from tabr.bench.configs import Config
 from tabr.bench.protocol import Plan, result_path, write
 from tabr.bench.report import COLUMNS, PUBLISHED
 
@@ -20,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 (CALIFORNIA,) = select(["california"])
 
 
-def keep(out: Path, method: str, scores: list[float]) -> None:
-    plan = Plan(method, "tuned")
+def keep(out: Path, method: str, scores: list[float], config: Config = "tuned") -> None:
+    plan = Plan(method, config)
     for seed, score in enumerate(scores):
         result = replace(RESULT, method=plan.name, seed=seed, test=score)
         write(result, result_path(out, CALIFORNIA, seed, plan))
@@ -72,6 +73,18 @@ def test_the_page_names_who_was_not_run_and_who_cannot_be_compared(
     assert "| mlp-lr | 1 | 0.4700 ± 0.0000 |  | no figure | 2.0 / - |" in text
     assert "0.4880 ± 0.0030 | not comparable |" in text
     assert "On a GPU: mlp-lr, l2-qk-v." in text
+
+
+def test_untuned_methods_are_listed_best_first_if_they_were_run(tmp_path: Path) -> None:
+    publish(tmp_path, {"MLP": (0.5, 0.001), "XGBoost default": (0.47, 0.001)})
+    for method, score in {"tabm": 0.45, "xgboost": 0.47, "tabr-s": 0.4}.items():
+        keep(tmp_path, method, [score], "default")
+    text = to_markdown(tmp_path)
+    _, untuned = text.split("## Without tuning")
+    lines = [line.split(" | ") for line in untuned.splitlines() if " | 1 | " in line]
+    assert [line[0].strip("| ") for line in lines] == ["tabr-s", "tabm", "xgboost"]
+    assert [line[4] for line in lines] == ["no figure", "no figure", "within"]
+    assert "churn, a split of our own" in untuned
 
 
 def test_the_page_in_the_docs_is_that_of_the_results() -> None:

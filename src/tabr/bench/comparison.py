@@ -17,6 +17,7 @@ from tabr.bench.tasks import Task
 from tabr.frames import DataError
 
 SETS = ("california", "adult")
+DEFAULT_SETS = ("california", "adult", "churn")
 STDS = 2.0  # published standard deviations within which a mean may lie,
 PERCENT = 2.0  # or percent of the published mean, whichever is larger
 _ROUNDING = 5e-7  # published figures have six decimals
@@ -106,18 +107,44 @@ and these by `python -m tabr.bench run --data FOLDER --methods all --config tune
 """
 
 
+_DEFAULTS = """
+## Without tuning
+
+The default parameters of each method, best score first; also of methods since the
+paper. Made by `python -m tabr.bench run --data FOLDER --methods NAMES --config default
+--tasks california,adult,churn --seeds 1`, or more seeds. {hardware}
+"""
+
+
 def to_markdown(out: Path, labels: Sequence[str] = SETS) -> str:
     """Return the page of all methods."""
     tables = {task.label: compare_methods(out, task) for task in select(labels)}
     text = _TEXT.format(hardware=_hardware(pd.concat(tables.values())))
     for task in select(labels):
-        rows = tables[task.label]
-        measure = "RMSE" if task.metric == "rmse" else "accuracy"
-        text += f"\n## {task.label}\n\n"
-        text += f"| method | seeds | {measure} | published | verdict | seconds |\n"
-        text += "| --- | ---: | ---: | ---: | --- | ---: |\n"
-        text += "\n".join(_row(row) for row in rows.to_dict("records")) + "\n"
+        text += f"\n## {task.label}\n\n" + _table(tables[task.label], task)
+    tables = {
+        task.label: _best_first(compare_methods(out, task, "default"), task)
+        for task in select(DEFAULT_SETS)
+    }
+    text += _DEFAULTS.format(hardware=_hardware(pd.concat(tables.values())))
+    for task in select(DEFAULT_SETS):
+        own = "" if task.official else ", a split of our own"
+        text += f"\n### {task.label}{own}\n\n" + _table(tables[task.label], task)
     return text
+
+
+def _best_first(table: pd.DataFrame, task: Task) -> pd.DataFrame:
+    """Return who was run, best first."""
+    if "ours" not in table:
+        return table.head(0)
+    return table[table["runs"] > 0].sort_values("ours", ascending=task.metric == "rmse")
+
+
+def _table(rows: pd.DataFrame, task: Task) -> str:
+    measure = "RMSE" if task.metric == "rmse" else "accuracy"
+    text = f"| method | seeds | {measure} | published | verdict | seconds |\n"
+    text += "| --- | ---: | ---: | ---: | --- | ---: |\n"
+    return text + "".join(_row(row) + "\n" for row in rows.to_dict("records"))
 
 
 def _hardware(table: pd.DataFrame) -> str:

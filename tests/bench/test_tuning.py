@@ -161,7 +161,7 @@ def test_a_command_without_tables_says_what_it_takes(
     for command in ("tune", "run"):
         assert main([command]) == 2
         said = capsys.readouterr().err
-        assert "name a table of yours and its --target" in said
+        assert "or name a table of yours and its --target" in said
         assert said.count("\n") == 1
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,18 @@ def run_seeds(
         )
         answers.append((result, said))
     return answers
+
+
+def time_of_a_fit(runs: Iterable[tuple[float, int]]) -> tuple[float, int]:
+    """Return mean seconds, and how many runs shared the hardware meanwhile.
+
+    Runs come as their seconds and `workers`. They slow one another down: those count
+    that shared it with the fewest others.
+    """
+    known = list(runs)
+    fewest = min(workers for _, workers in known)
+    timed = [seconds for seconds, workers in known if workers == fewest]
+    return math.fsum(timed) / len(timed), fewest
 
 
 def result_path(out: Path, task: Task, seed: int, plan: Plan = DEFAULT_PLAN) -> Path:

@@ -21,13 +21,7 @@ from tabr.bench.pool import Item, items_of, run_all
 from tabr.bench.protocol import Plan
 from tabr.bench.ray_team import LOCAL, RayTeam
 from tabr.bench.standings import standings, to_text
-from tabr.bench.tasks import (
-    FOLDER_VARIABLE,
-    Task,
-    check_files,
-    data_folder,
-    present,
-)
+from tabr.bench.tasks import Task, check_files, data_folder, present
 from tabr.bench.team import Place, ProcessTeam, Team
 from tabr.bench.tuning import read_choice
 from tabr.devices import choose_device
@@ -184,14 +178,8 @@ def folder_of(options: argparse.Namespace) -> Path | None:
     """Return where the tables of the benchmarks are, if they are needed."""
     if options.table is not None:
         return None
-    named = options.data or os.environ.get(FOLDER_VARIABLE)
-    if not named and not options.tasks:
-        raise DataError(
-            "a command needs tables, however none came: name a table of yours and its"
-            " --target, or the folder of the benchmark's tables by --data or"
-            f" {FOLDER_VARIABLE}"
-        )
-    return data_folder(options.data)
+    otherwise = ", or name a table of yours and its --target"
+    return data_folder(options.data, otherwise=otherwise)
 
 
 def place_of(options: argparse.Namespace) -> Place:

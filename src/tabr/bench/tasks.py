@@ -137,13 +137,18 @@ class Parts:
     test: Part
 
 
-def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder of the tables, by default the one named in TABR_DATA."""
+def data_folder(
+    folder: str | os.PathLike[str] | None = None, *, otherwise: str = ""
+) -> Path:
+    """Return the folder of the tables, by default the one named in TABR_DATA.
+
+    Who can do without one says what to do `otherwise`.
+    """
     chosen = folder or os.environ.get(FOLDER_VARIABLE)
     if not chosen:
         raise DataError(
             "the benchmark needs a folder of tables, however none was named: pass"
-            f" --data or set {FOLDER_VARIABLE}"
+            f" --data or set {FOLDER_VARIABLE}{otherwise}"
         )
     return Path(chosen)
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from tabr.bench.baselines import METHODS
 from tabr.bench.catalog import BENCHMARKS, TASKS
-from tabr.bench.protocol import Result, read
+from tabr.bench.protocol import Result, read, time_of_a_fit
 from tabr.bench.ranking import Score, pooled
 from tabr.bench.report import read_published
 
@@ -151,9 +151,7 @@ def _ours(runs: Mapping[Kind, Iterable[Result]]) -> Scores:
 def _cell(results: list[Result]) -> Cell:
     score = pooled(Score(result.test, 0.0) for result in results)
     hardware = tuple(sorted({result.hardware for result in results}))
-    fewest = min(result.workers for result in results)
-    timed = [result.seconds for result in results if result.workers == fewest]
-    seconds = math.fsum(timed) / len(timed)
+    seconds, fewest = time_of_a_fit((r.seconds, r.workers) for r in results)
     return Cell(score, len(results), seconds, hardware, (fewest, fewest))
 
 

@@ -142,3 +142,31 @@ def test_networks_fitted_as_one_become_what_each_becomes_alone(name: str) -> Non
     for ours, theirs in zip(together, alone, strict=True):
         assert ours == pytest.approx(theirs, rel=0.02)  # rounding grows by the epoch
     assert fit([3, 4, 5]) == together
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("n_members", [1, 3])
+@pytest.mark.parametrize("freeze_after", [None, 0, 1, 2])
+def test_no_step_stays_eager_after_a_freeze(
+    freeze_after: int | None, n_members: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows, labels = (part.to("cuda") for part in table(2000))
+    with caplog.at_level("INFO", logger="tabr.graphs"):
+        fit_tabr(
+            NetworkConfig(width=32),
+            TrainingConfig(
+                1e-3, batch_size=256, max_epochs=4, freeze_after=freeze_after
+            ),
+            "regression",
+            0,
+            rows,
+            labels,
+            None,
+            (),
+            16,
+            rows,
+            lambda output: -float((output.squeeze(-1) - labels).square().mean()),
+            seeds=list(range(n_members)),
+        )
+    assert "stay eager" not in caplog.text

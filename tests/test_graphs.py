@@ -98,3 +98,30 @@ def test_what_cannot_be_captured_stays_eager_and_keeps_its_numbers() -> None:
             results.append([graphed(x).tolist() for _ in range(8)])
         assert bool(graphed.graphs) == (function is free)
     assert results[0] == results[1]
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_what_was_forgotten_is_captured_again() -> None:
+    lane, factor, x = Lane(torch.device("cuda")), [2], torch.ones(4, device="cuda")
+    graphed = Graphed(lambda x: factor[0] * x, lane)
+    with lane:
+        before = [graphed(x).tolist() for _ in range(3)]
+        graphed.forget()
+        factor[0] = 3
+        after = [graphed(x).tolist() for _ in range(3)]
+    assert before == 3 * [[2.0] * 4] and after == 3 * [[3.0] * 4]
+    assert graphed.graphs and not graphed.refused
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_failed_capture_does_not_hinder_the_next() -> None:
+    lane = Lane(torch.device("cuda"), seed=1)
+    waits = Graphed(lambda x: x + float(x.sum()), lane)
+    free = Graphed(lambda x: 2 * x, lane)
+    with lane:
+        for graphed in (waits, free):
+            for _ in range(3):
+                graphed(torch.ones(4, device="cuda"))
+    assert waits.refused and free.graphs and not free.refused

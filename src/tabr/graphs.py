@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -43,7 +44,8 @@ class Lane:
             return
         self.stream = torch.cuda.Stream(device)
         self.stream.wait_stream(torch.cuda.current_stream(device))
-        self.pool = torch.cuda.graph_pool_handle()
+        self._graphs: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
+        self._pool: Any = None
         if seed is not None:
             self._state = self._generator().clone_state()
             self._state.manual_seed(seed)
@@ -67,6 +69,16 @@ class Lane:
             generator.graphsafe_set_state(self._state)
             self._entered.callback(generator.graphsafe_set_state, before)
         return self
+
+    def pool_of(self, graph: torch.cuda.CUDAGraph) -> Any:
+        """Return the memory that this graph shares with others of the lane.
+
+        Once they are all gone torch takes no more graphs into it, so it has to be new.
+        """
+        if not self._graphs:
+            self._pool = torch.cuda.graph_pool_handle()
+        self._graphs.add(graph)
+        return self._pool
 
     @property
     def offset(self) -> int:
@@ -161,7 +173,8 @@ class Graphed:
         gc.disable()  # what it would free may not be freed during a capture
         torch.cuda.synchronize()
         try:
-            graph.capture_begin(self.lane.pool, capture_error_mode="thread_local")
+            pool = self.lane.pool_of(graph)
+            graph.capture_begin(pool, capture_error_mode="thread_local")
             try:
                 result = self.function(static_index)
             finally:

@@ -82,18 +82,18 @@ def test_the_page_has_every_figure(tmp_path: Path) -> None:
     text = page.read_text("utf-8")
     for row in (
         "| step-2 | 75.0 % | 77 % | 5.00 % | 7.00 % | 0.4100 ± 0.0000 |",
-        "| TabR-S | 50.0 % |  | 0.00 % |  | 0.4000 ± 0.0000 |",
+        "| TabR-S | 50.0 % |  | 0.00 % |  | 0.4000 |",
         "| california | 6.05 ± 0.05 | 6.1 | 7.05 ± 0.05 | 9.0 | 9.49 | 9.5 |",
         "| covtype | 6.05 ± 0.05 |  | 7.05 ± 0.05 |  | 9.49 |  |",
         "Step 2 is the more diverse on 2 of 2 tables.",
         "| california | 0.4000 ± 0.0000 | 0.403 | 0.4020 ± 0.0000 | 0.403"
         " | 0.4900 ± 0.0100 | 0.465 |",
-        "| house | 30000 ± 0 | 30670 | 30300 ± 0 | 30710 | 36000 ± 0 | 36490 |",
+        "| house | 30000 | 30670 | 30300 | 30710 | 36000 | 36490 |",
         "changes by +20.0 % to +22.5 %, the mean of a table; without the worst random"
         " one by +2.0 % at most.",
-        "| california | 4 | 0.4100 ± 0.0000 | 0.4090 ± 0.0030 | 60.5 | 3.5 | 0.78"
+        "| california | 4 | 2 | 0.4100 ± 0.0000 | 0.4090 ± 0.0030 | 60.5 | 3.5 | 0.78"
         " | 0.50 | 0.75 |",
-        "| california | never | 0.4050 ± 0.0000 | 0.4060 ± 0.0030 | 60.5 | 4.5 | 1.00"
+        "| california | never | 2 | 0.4050 ± 0.0000 | 0.4060 ± 0.0030 | 60.5 | 4.5 | 1.00"
         " | 1.00 | 1.00 |",
         "| california | 0.450 | 0.200 |  |  |  |  | 0.100 (3) |",
         "(studies-freeze.svg)",
@@ -114,7 +114,7 @@ def test_the_page_has_every_figure(tmp_path: Path) -> None:
 
 def test_the_page_does_without_published_figures(tmp_path: Path) -> None:
     write(tmp_path, ["freeze"])
-    row = "| california | 4 | 0.4100 ± 0.0000 |  | 60.5 | 3.5 | 0.78 |  | 0.75 |"
+    row = "| california | 4 | 2 | 0.4100 ± 0.0000 |  | 60.5 | 3.5 | 0.78 |  | 0.75 |"
     assert row in study_report.to_markdown(tmp_path)
     # As it was before it had ensembles too, and the freezes.
     kept = "\n".join(line for line in PUBLISHED.splitlines() if "CF" not in line)
@@ -122,14 +122,16 @@ def test_the_page_does_without_published_figures(tmp_path: Path) -> None:
     (tmp_path / "published.csv").write_text(kept, "utf-8")
     text = study_report.to_markdown(tmp_path)
     assert row in text
-    assert "| never | 0.4050 ± 0.0000 | 0.4060 ± 0.0030 | 60.5 | 4.5 | 1.00 |" in text
+    assert (
+        "| never | 2 | 0.4050 ± 0.0000 | 0.4060 ± 0.0030 | 60.5 | 4.5 | 1.00 |" in text
+    )
 
 
 def test_a_study_that_has_just_begun_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "studies" / "freeze.json"
     path.parent.mkdir()
     for records, shown in (
-        (RECORDS["freeze"][:1], "| california | 4 | 0.4100 ± 0.0000 |  | 60.0 | 3.0 |"),
+        (RECORDS["freeze"][:1], "| california | 4 | 1 | 0.4100 |  | 60.0 | 3.0 |"),
         (RECORDS["freeze"][-1:], "| california | 0.500 | 0.200 | 0.100 |"),
     ):
         content = {"command": "command", "params": {}, "records": records}

@@ -225,3 +225,20 @@ def test_a_search_can_be_captured() -> None:
         captured = scan.top(queries, 32, exclude=own).position
     graph.replay()
     assert torch.equal(eager, captured)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
+@pytest.mark.parametrize("p", [40, 128])
+def test_two_walks_share_a_multiprocessor(p: int) -> None:
+    from tabr.search.walk_triton import collect
+
+    points, gram, own = problem(p)
+    scan_of(points, gram).top(2 * points[own] @ gram, 32, exclude=own)
+    kernels, *_ = collect.device_caches[torch.cuda.current_device()]
+    limits = torch.cuda.get_device_properties(0)
+    seen = [k for k in kernels.values() if k.metadata.num_warps == 8]
+    assert seen
+    for kernel in seen:
+        registers = 2 * 32 * kernel.metadata.num_warps * kernel.n_regs
+        assert registers <= limits.regs_per_multiprocessor
+        assert kernel.n_spills == 0

@@ -97,7 +97,7 @@ with the parameters that the paper's authors tuned and published. Made from the 
 and these by `python -m tabr.bench run --data FOLDER --methods all --config tuned
 --tasks california,adult --seeds 5`.
 
-- A figure is the mean ± standard deviation over seeds.
+- A figure is the mean ± standard deviation over seeds, or that of one seed.
 - *Verdict*: within {STDS:g} published standard deviations or {PERCENT:g} % of the
   published mean, whichever is larger; else better or worse.
 - *Seconds* are those of one fit, ours / published; the published ones are of other
@@ -159,7 +159,10 @@ def _hardware(table: pd.DataFrame) -> str:
 def _row(row: dict[Any, Any]) -> str:
     def figure(name: str) -> str:
         mean, std = row.get(name, math.nan), row.get(f"{name}_std", math.nan)
-        return "" if math.isnan(mean) else f"{mean:.4f} ± {std:.4f}"
+        if math.isnan(mean):
+            return ""
+        alone = name == "ours" and row["runs"] == 1
+        return f"{mean:.4f}" if alone else f"{mean:.4f} ± {std:.4f}"
 
     def seconds(name: str) -> str:
         value = row.get(name, math.nan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -44,13 +45,15 @@ SHOWN_EPOCHS = (1, 2, 4, 8, 16, 32)  # of the curves of Delta-context; the first
 
 
 def spread(values: pd.Series[Any], digits: int = 4) -> str:
-    """Write the mean and the standard deviation over seeds.
+    """Write the mean and the standard deviation over seeds; one seed has none.
 
     >>> spread(pd.Series([1.0, 2.0, 3.0]), 2)
     '2.00 ± 0.82'
+    >>> spread(pd.Series([2.0]), 2)
+    '2.00'
     """
-    mean, deviation = values.mean(), values.std(ddof=0)
-    return f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+    text = f"{values.mean():.{digits}f}"
+    return f"{text} ± {values.std(ddof=0):.{digits}f}" if len(values) > 1 else text
 
 
 def _digits(value: float) -> int:
@@ -157,7 +160,7 @@ def freeze_figures(records: pd.DataFrame, published: pd.DataFrame) -> pd.DataFra
     fits = records.assign(after=records.freeze_after.fillna(NEVER).astype(int))
     groups = fits.groupby(["table", "after"], sort=False)
     ours = groups[["test", "epochs", "seconds", "seconds_per_epoch"]].mean()
-    ours["test_std"] = groups.test.std(ddof=0)
+    ours["test_std"], ours["seeds"] = groups.test.std(ddof=0), groups.size()
     ours = ours.reset_index()
     ours["model"] = [_PLAIN if n == NEVER else f"TabR-S CF-{n}" for n in ours.after]
     theirs = published.rename(columns={"dataset": "table", **_FIGURES})
@@ -179,20 +182,24 @@ def freeze_table(records: pd.DataFrame, published: pd.DataFrame) -> str:
 
     def figure(mean: float, std: float) -> str:
         digits = _digits(mean)
-        return "" if pd.isna(mean) else f"{mean:.{digits}f} ± {std:.{digits}f}"
+        text = "" if pd.isna(mean) else f"{mean:.{digits}f}"
+        return text if pd.isna(std) else f"{text} ± {std:.{digits}f}"
 
     rows = []
     for line in freeze_figures(records, published).to_dict("records"):
         never = line["after"] == NEVER
         row = [line["table"], "never" if never else str(line["after"])]
-        row.append(figure(line["test"], line["test_std"]))
+        row.append(str(line["seeds"]))
+        alone = line["seeds"] == 1
+        row.append(figure(line["test"], math.nan if alone else line["test_std"]))
         row.append(figure(line["published"], line["published_std"]))
         row += [f"{line['epochs']:.1f}", f"{line['seconds']:.1f}"]
         for name in ("share", "published_share", "epoch_share"):
             row.append("" if pd.isna(line[name]) else f"{line[name]:.2f}")
         rows.append(row)
-    header = ["table", "frozen after", "test score", "published", "epochs", "seconds"]
-    return _table([*header, "share of time", "published", "share of an epoch"], rows)
+    header = ["table", "frozen after", "seeds", "test score", "published", "epochs"]
+    shares = ["share of time", "published", "share of an epoch"]
+    return _table([*header, "seconds", *shares], rows)
 
 
 def context_curves(records: pd.DataFrame) -> dict[str, list[float]]:

@@ -28,7 +28,9 @@ from tabr.search.layout_triton import LEAST_BOUND
 from tabr.search.rank_triton import allowed, nth_best, ordered, unordered
 
 # Four scores at a time: compare with the bound, and list those few that reach it. All
-# places are asked for before any is used, so that one wait serves the four. The same in
+# places are asked for before any is used, so that one wait serves the four; they start
+# at zero, since a register that is only written under a condition lives through the
+# whole walk, and 64 of them leave room for one program where two fit. The same in
 # Triton's own words (`PORTABLE`) costs a hundred instructions for each score. A tile
 # must not be so small that several threads hold a score: each would list it.
 _LIST_HITS = tl.constexpr("""
@@ -48,6 +50,10 @@ _LIST_HITS = tl.constexpr("""
     mov.u32 $2, 0;
     mov.u32 $3, 0;
     @!any bra DONE;
+    mov.u32 s0, 0;
+    mov.u32 s1, 0;
+    mov.u32 s2, 0;
+    mov.u32 s3, 0;
     @h0 atom.global.add.u32 s0, [$12], 1;
     @h1 atom.global.add.u32 s1, [$13], 1;
     @h2 atom.global.add.u32 s2, [$14], 1;

@@ -87,6 +87,25 @@ def test_remarks_say_what_a_table_rests_on(tmp_path: Path) -> None:
     ]
 
 
+def test_distance_from_equal_published_runs_is_told_in_percent(tmp_path: Path) -> None:
+    publish(
+        tmp_path,
+        {
+            ("house", "MLP", "single"): (30000.0, 0.0),
+            ("house", "TabR-S", "single"): (32000.0, 0.0),
+        },
+    )
+    keep(tmp_path, "house", "mlp-tuned", [30300.0, 30300.0])
+    keep(tmp_path, "house", "tabr-s-tuned", [32000.0002])  # float32 knows no better
+    (within,) = (
+        text
+        for text in remarks(fill(read_results(tmp_path), ROWS, ("house",)))
+        if "deviation" in text
+    )
+    assert "1 of 2 cells" in within
+    assert "MLP on house (-1.00 %). In percent: the published runs are equal" in within
+
+
 def test_ensembles_are_another_table(tmp_path: Path) -> None:
     grid = make(tmp_path, "ensemble")
     assert cells(grid_table(grid), "TabR-S")[0][2] == "2.8000"

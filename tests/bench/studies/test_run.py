@@ -41,6 +41,14 @@ def test_a_study_writes_its_records_and_goes_on_where_it_ended(
     few = "--tables", "beijing-pm25"
     assert main(["study", "time", *options, *few, "--params", json.dumps(HERE)]) == 0
     assert content_of(tmp_path, "time")["records"] == before[:16]
+    # A later call with fewer seeds does not hide the seeds of an earlier one.
+    half["records"] = [{**record, "seed": 2} for record in before[:2]]
+    (tmp_path / "studies" / "time.json").write_text(json.dumps(half), "utf-8")
+    assert main(["study", "time", *options, *few, "--params", json.dumps(HERE)]) == 0
+    assert content_of(tmp_path, "time")["command"].endswith("--seeds 3")
+    (tmp_path / "studies" / "time.json").write_text(
+        json.dumps({**content, "records": before[:16]}), "utf-8"
+    )
     capsys.readouterr()
     assert main(["study", "time", *options]) == 2
     message = capsys.readouterr().err

@@ -30,7 +30,7 @@ SETS = (
 )
 OFFICIAL = {task.label for task in TASKS if task.official}  # the paper's own splits
 STDS = 2.0  # published standard deviations within which a mean may lie
-_ROUNDING = 5e-7  # published figures have six decimals
+_ROUNDING = 5e-7  # published figures have six decimals, and float32 about seven digits
 
 
 class Row(NamedTuple):
@@ -87,12 +87,18 @@ class Rank(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """How a cell of ours lies to the published one."""
+    """How a cell of ours lies to the published one.
+
+    Attributes:
+        better_by_stds: In published standard deviations; NaN if those runs are equal.
+        better_by_percent: Of the published score.
+    """
 
     row: str
     model: Model
     label: str
     better_by_stds: float
+    better_by_percent: float
     is_within: bool
 
 
@@ -190,9 +196,11 @@ def comparisons(grid: Grid) -> list[Comparison]:
             gain = sign * (ours.score.mean - published.score.mean)
             std = published.score.std
             by = gain / std if std > 0 else math.nan
-            within = abs(gain) <= STDS * (std + _ROUNDING) + _ROUNDING
+            rounding = _ROUNDING * max(1.0, abs(published.score.mean))
+            within = abs(gain) <= STDS * (std + _ROUNDING) + rounding
             model = row.model(grid.results, grid.kind, label)
-            found.append(Comparison(row.name, model, label, by, within))
+            percent = 100 * gain / abs(published.score.mean)
+            found.append(Comparison(row.name, model, label, by, percent, within))
     return found
 
 

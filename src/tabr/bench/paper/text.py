@@ -10,6 +10,7 @@ from typing import Literal
 from tabr.bench.paper.grid import (
     OFFICIAL,
     STDS,
+    Comparison,
     Grid,
     Rank,
     Side,
@@ -182,17 +183,21 @@ def _within(grid: Grid) -> list[str]:
     found = comparisons(grid) if grid.kind == "single" else []
     if not found:
         return []
-    outside = [
-        f"{c.row} on {c.label} ({c.better_by_stds:+.1f})"
-        for c in found
-        if not c.is_within
-    ]
+    outside = [f"{c.row} on {c.label} ({_away(c)})" for c in found if not c.is_within]
     more = f" Further away, positive if better: {', '.join(outside)}."
+    if any(math.isnan(c.better_by_stds) for c in found if not c.is_within):
+        more += " In percent: the published runs are equal, so they have no deviation."
     return [
         f"On the paper's own splits {len(found) - len(outside)} of {len(found)} cells"
         f" lie within {STDS:g} published standard deviations."
         + (more if outside else "")
     ]
+
+
+def _away(found: Comparison) -> str:
+    if math.isnan(found.better_by_stds):
+        return f"{found.better_by_percent:+.2f} %"
+    return f"{found.better_by_stds:+.1f}"
 
 
 def not_run(grid: Grid) -> str:

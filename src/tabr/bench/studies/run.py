@@ -33,13 +33,15 @@ def run_study(
     chosen = _tables(name, tables)
     path = out / "studies" / f"{name}.json"
     records = _records(path, params)
-    command = f"python -m tabr.bench study {name} --data FOLDER --seeds {len(seeds)}"
     for unit in STUDIES[name].units(chosen, folder, seeds, params):
         if any(unit.about.items() <= record.items() for record in records):
             continue
         for record in list(unit.run()):
             records.append({**unit.about, **record})
             print(" ".join(f"{k}={v}" for k, v in records[-1].items()), flush=True)
+        # Of all records: those of another call may have had more seeds.
+        n_seeds = 1 + max(record["seed"] for record in records)
+        command = f"python -m tabr.bench study {name} --data FOLDER --seeds {n_seeds}"
         _write({"command": command, "params": params, "records": records}, path)
     return path
 

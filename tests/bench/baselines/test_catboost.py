@@ -84,3 +84,24 @@ def test_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(tmp_path)
     fitted(n_trees=2)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary", "classes"])
+def test_by_default_it_learns_as_the_library_does_alone(kind: str) -> None:
+    library = pytest.importorskip("catboost")
+    method = fitted(kind)
+    make = (
+        library.CatBoostRegressor
+        if kind == "regression"
+        else library.CatBoostClassifier
+    )
+    plain = make(iterations=20, allow_writing_files=False, logging_level="Silent")
+    data = parts(kind)
+    rows, held_out = (
+        method._pool(method._encoded(part)) for part in (data.train, data.val)
+    )
+    plain.fit(rows, eval_set=held_out)
+    mine, theirs = (model.get_all_params() for model in (method.model, plain))
+    # What ends the training, and what tells the best number of trees.
+    stopping = {"eval_metric", "od_pval", "od_type", "od_wait"}
+    assert {name for name in mine if mine[name] != theirs.get(name)} <= stopping

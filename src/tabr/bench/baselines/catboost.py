@@ -44,14 +44,18 @@ class CatBoost(Boosting):
         *,
         learning_rate: float | None = None,
         depth: int = 6,
-        l2_leaf_reg: float = 3.0,
+        l2_leaf_reg: float | None = None,
         leaf_estimation_iterations: int | None = None,
         bagging_temperature: float | None = None,
         od_pval: float = 0.001,
         task_type: Literal["CPU", "GPU"] = "CPU",
         **stopping: Any,
     ) -> None:
-        """Keep the library's parameters; `stopping` is what `Boosting` takes."""
+        """Keep the library's parameters; `stopping` is what `Boosting` takes.
+
+        A parameter of leaves stays None unless it is chosen: if one is given, even the
+        library's own value, the library no longer fits the learning rate to the table.
+        """
         super().__init__(setting, seed, **stopping)
         self.task_type = task_type
         self.options: dict[str, Any] = {

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tabr.config import STEPS, EmbeddingConfig, NetworkConfig
 from tabr.contexts import Contexts, context_change
-from tabr.network import TabR
+from tabr.network import Context, TabR
 from tabr.rows import Rows
 
 CONFIGS = {
@@ -30,7 +30,7 @@ def table(n: int = 60, seed: int = 0) -> tuple[Rows, Tensor]:
 def make(name: str = "tabr-s", **values: object) -> TabR:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        config = NetworkConfig(width=8, **{**CONFIGS[name], **values})
+        config = NetworkConfig(**{"width": 8, **CONFIGS[name], **values})
         return TabR(config, 3, 0, (), "regression")
 
 
@@ -73,6 +73,19 @@ def test_context_does_not_depend_on_how_neighbours_are_encoded(name: str) -> Non
     assert one.found is all_.found is None  # everybody found four
     for part, whole in zip(one[:2], all_[:2], strict=True):
         torch.testing.assert_close(part, whole[few])
+
+
+def test_few_candidates_are_multiplied_before_they_are_paired() -> None:
+    network = make("embedded", width=40).eval()
+    rows, labels = table()
+    contexts = Contexts(network, rows, labels, 4)
+    few, many = contexts.of(torch.arange(29)), contexts.of(torch.arange(30))
+    assert few.positions is None  # 2 x 60 candidates > 29 x 4 pairs
+    assert many.positions is not None and many.points.shape == (60, 40)
+    gathered = Context(many.points[many.positions], many.labels, many.found)
+    first = Rows(*(part[:30] for part in rows))
+    one, other = network(first, many), network(first, gathered)
+    torch.testing.assert_close(one, other)
 
 
 def test_neighbours_are_gradient_sources_where_points_are_learned() -> None:

@@ -56,7 +56,7 @@ def test_neighbour_that_was_not_found_has_no_influence(step: str) -> None:
     found = torch.tensor([[True, True, False]])
     with_junk = context(network, 1, 3, found)
     with_junk.points[0, 2] = 1e6
-    without = Context(*(part[:, :2] for part in with_junk))
+    without = Context(*(part[:, :2] for part in with_junk[:3]))
     a, b = network(rows(1), with_junk), network(rows(1), without)
     torch.testing.assert_close(a.prediction, b.prediction)
     torch.testing.assert_close(a.weights[:, :2], b.weights)
@@ -66,7 +66,7 @@ def test_order_of_neighbours_does_not_matter() -> None:
     network = make().eval()
     neighbors = context(network, 2, 5)
     order = torch.tensor([3, 0, 4, 1, 2])
-    shuffled = Context(*(part[:, order] for part in neighbors))
+    shuffled = Context(*(part[:, order] for part in neighbors[:3]))
     a, b = network(rows(2), neighbors), network(rows(2), shuffled)
     torch.testing.assert_close(a.prediction, b.prediction)
     torch.testing.assert_close(a.weights[:, order], b.weights)
@@ -117,3 +117,34 @@ def test_two_classes_have_one_output_and_two_label_embeddings(
     network = make(task)
     assert network.head[-1].out_features == outputs
     assert len(network.label_value.table) == max(2, outputs)
+
+
+@pytest.mark.parametrize("has_found", [False, True])
+def test_neighbours_by_position_are_the_same_neighbours(has_found: bool) -> None:
+    network = make(encoder_blocks=1, dropout=0.3)
+    assert network.can_share
+    positions = torch.randint(7, (4, 5), generator=torch.Generator().manual_seed(2))
+    found = (positions > 0) if has_found else None
+    labels = torch.linspace(-1, 1, 20, dtype=torch.float64).view(4, 5)
+    results = []
+    for by_position in (False, True):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)  # the same activations drop
+            points = network.points(rows(7, seed=5))
+            near = Context(points[positions], labels, found)
+            if by_position:
+                near = Context(points, labels, found, positions)
+            output = network(rows(4), near)
+        loss = output.prediction.square().sum()
+        results.append([*output, *torch.autograd.grad(loss, [*network.parameters()])])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("step", ["step-0", "step-1", "l2-k-v", "l2-qk-yv", "dp-k-yv"])
+def test_a_network_that_reads_more_of_neighbours_does_not_share(step: str) -> None:
+    assert not make(retrieval=STEPS[step], encoder_blocks=1).can_share
+
+
+def test_a_network_whose_points_are_inputs_does_not_share() -> None:
+    assert not make().can_share

@@ -110,3 +110,50 @@ def test_no_neighbours_give_zero(form: Any) -> None:
     difference, weights, weight, bias = (a.detach() for a in inputs())
     out = form.apply(difference[:, :0], weights[:, :0], weight, bias, 0.3)
     assert torch.equal(out, torch.zeros(5, 6, dtype=torch.float64))
+
+
+def shared_inputs(b: int = 5, m: int = 4, n: int = 7, h: int = 6) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    own, every, weights = (
+        torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+        for shape in [(b, h), (n, h), (b, m)]
+    )
+    return [own, every, torch.randint(n, (b, m), generator=generator), weights]
+
+
+@pytest.mark.parametrize("cache_bytes", [1, 400, 10**9])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_shared_products_give_the_same_sums_and_gradients(
+    cache_bytes: int, n_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs_cpu, "CACHE_BYTES", cache_bytes)
+    own, every, index, weights = shared_inputs(17)
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            ours: Any = pairs_cpu.Shared.apply(own, every, index, weights, 0.4)
+        with torch.random.fork_rng():
+            torch.manual_seed(0)  # the same masks
+            unit, zero = torch.eye(6, dtype=own.dtype), own.new_zeros(6)
+            pairs = own[:, None] - every[index]
+            theirs = pairs_cpu.Wide.apply(pairs, weights, unit, zero, 0.4)
+        torch.testing.assert_close(ours, theirs)
+        inputs = [own, every, weights]
+        grads = [torch.autograd.grad(o.square().sum(), inputs) for o in (ours, theirs)]
+    finally:
+        torch.set_num_threads(before)
+    for mine, other in zip(*grads, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+def test_gradients_of_shared_products_are_right() -> None:
+    own, every, index, weights = shared_inputs()
+
+    def seeded(own: Tensor, every: Tensor, weights: Tensor) -> Tensor:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return pairs_cpu.Shared.apply(own, every, index, weights, 0.4)
+
+    assert torch.autograd.gradcheck(seeded, [own, every, weights])

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tabr.members import n_members
 from tabr.network import Context, Metric, TabR
+from tabr.pairs import shares
 from tabr.retrieval import PointIndex, candidate_points, no_memory, remembered
 from tabr.rows import Rows, take
 from tabr.search import Neighbors
@@ -71,9 +72,13 @@ class Contexts:
         """Return neighbours as a context, differentiable."""
         every = look.every if self.fixed is None else self.fixed.points
         index, found = near
-        points = self._encode(index) if every is None else take(every, index)
-        known = None if self.everybody else found
-        return Context(points, self.labels[index], known)
+        labels, known = self.labels[index], None if self.everybody else found
+        if every is None:
+            return Context(self._encode(index), labels, known)
+        n, p = every.shape
+        if self.network.can_share and shares(n, index.numel(), p, index.device):
+            return Context(every, labels, known, index)
+        return Context(take(every, index), labels, known)
 
     def freeze(self) -> None:
         """Search once more for all rows; from now on their neighbours stay."""

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from tabr.config import NetworkConfig, Task
 from tabr.embeddings import InputVector
 from tabr.members import Dropout, n_members
-from tabr.pairs import hidden_sum
-from tabr.rows import Rows
+from tabr.pairs import hidden_sum, shared_hidden_sum
+from tabr.rows import Rows, take
 
 # A linear encoder's input vectors serve as points up to this multiple of the width;
 # beyond it the products with them cost more than encoding the neighbours again.
@@ -37,12 +37,15 @@ _MOST_PARTS = 64  # of rows, whose sums are added up
 class Context(NamedTuple):
     """The neighbours of b rows: points (b, m, p), labels (b, m), found (b, m).
 
-    `found` may be None: all of them were.
+    `found` may be None: all of them were. With positions (b, m) points are those
+    (n, p) of all candidates, and the positions say who of them is near; only a network
+    that `can_share` takes such.
     """
 
     points: Tensor
     labels: Tensor
     found: Tensor | None = None
+    positions: Tensor | None = None
 
 
 class Metric(NamedTuple):
@@ -166,6 +169,21 @@ class Difference(nn.Module):
         out: Tensor = self.second(hidden.to(difference.dtype))
         return out
 
+    def shared(
+        self, point: Tensor, context: Context, weight: Tensor, weights: Tensor
+    ) -> Tensor:
+        """Return the same for points (b, p) and neighbours by position."""
+        assert context.positions is not None
+        hidden = shared_hidden_sum(
+            point @ weight.T + self.first.bias,
+            context.points @ weight.T,
+            context.positions,
+            weights,
+            self.rate if self.training else 0.0,
+        )
+        out: Tensor = self.second(hidden)
+        return out
+
 
 class TabR(nn.Module):
     """The whole network, at any point of the paper's design space."""
@@ -216,6 +234,13 @@ class TabR(nn.Module):
         )
         n_outputs = n_classes if task == "classes" else 1
         self.head = nn.Sequential(nn.LayerNorm(d), nn.ReLU(), nn.Linear(d, n_outputs))
+
+    @property
+    def can_share(self) -> bool:
+        """Tell whether keys and T are all that is read of neighbours' points."""
+        r = self.config.retrieval
+        plain = not (r.self_in_context or r.own_query or self.is_dot)
+        return plain and self.row_value is None and not self.points_are_inputs
 
     # --- rows -> points -------------------------------------------------------
 
@@ -305,14 +330,18 @@ class TabR(nn.Module):
         x = self._encode(u)
         point = u if self.points_are_inputs else self.norm(x)
         points, found = context.points, context.found
-        if self.config.retrieval.self_in_context:
-            points = torch.cat([point[:, None], points], 1)
-            if found is not None:
-                own = found.new_ones(len(found), 1)
-                found = torch.cat([own, found], 1)
-
-        difference = point[:, None] - points  # (b, m, p)
-        similarity = self._similarity(point, points, difference, metric)
+        first = 0  # place of the neighbours
+        if context.positions is not None:
+            keys = take(points @ metric.key.T, context.positions)  # (b, m, d)
+            similarity = -((point @ metric.key.T)[:, None] - keys).square().sum(-1)
+        else:
+            if self.config.retrieval.self_in_context:
+                points, first = torch.cat([point[:, None], points], 1), 1
+                if found is not None:
+                    own = found.new_ones(len(found), 1)
+                    found = torch.cat([own, found], 1)
+            difference = point[:, None] - points  # (b, m, p)
+            similarity = self._similarity(point, points, difference, metric)
         if self.scale != 1.0:
             similarity = similarity * self.scale
         if found is not None:
@@ -322,7 +351,6 @@ class TabR(nn.Module):
         if found is not None:
             weights = weights * found
         dropped = self.context_dropout(weights)
-        first = points.shape[1] - context.points.shape[1]  # neighbours after the row
 
         if self.row_value is not None:
             mean = (dropped[:, None] @ points).squeeze(1)  # (b, p)
@@ -334,8 +362,13 @@ class TabR(nn.Module):
             x = x + self.label_value(context.labels, dropped[:, first:])
         if self.unknown_label is not None:
             x = x + dropped[:, :1] * self.unknown_label
-        if self.difference_value is not None:
-            x = x + self.difference_value(difference, metric.hidden, dropped)
+        if self.difference_value is not None and metric.hidden is not None:
+            if context.positions is not None:
+                x = x + self.difference_value.shared(
+                    point, context, metric.hidden, dropped
+                )
+            else:
+                x = x + self.difference_value(difference, metric.hidden, dropped)
 
         prediction: Tensor = self.head(self.predictor(x))
         return Output(prediction, weights[:, first:], similarity[:, first:])

@@ -6,6 +6,9 @@ while the activations are (b, m, h), by far the largest tensor of a training ste
 On a CPU (`pairs_cpu`) they are made in chunks that stay in cache, and made again in the
 backward pass; on a GPU (`pairs_triton`) Triton kernels make them in registers and keep
 a bit of each; elsewhere torch does it in one go.
+
+W (p - p_i) is W p - W p_i. Where points are wide and candidates fewer than pairs, on a
+CPU they are multiplied once each, and pairs only subtract (`shared_hidden_sum`).
 """
 
 from __future__ import annotations
@@ -37,6 +40,25 @@ def hidden_sum(
         return out
     hidden = members.dropout(F.linear(difference, weight, bias).relu(), dropout)
     return (weights[:, None] @ hidden).squeeze(1)
+
+
+def shares(n: int, n_pairs: int, p: int, device: torch.device) -> bool:
+    """Tell whether it pays to multiply all n candidates instead of all pairs."""
+    wide = p > pairs_cpu.NARROW and not members.n_members()
+    return device.type == "cpu" and wide and 2 * n <= n_pairs
+
+
+def shared_hidden_sum(
+    own: Tensor, every: Tensor, index: Tensor, weights: Tensor, dropout: float
+) -> Tensor:
+    """Return sum_i weights_i Dropout(ReLU(own - every[index_i])), if `shares`.
+
+    It is the same sum, its products taken before: own (b, h) of the rows, with the
+    bias, and every (n, h) of all candidates, of whom index (b, m) names the neighbours.
+    """
+    kernel: Any = pairs_cpu.Shared
+    out: Tensor = kernel.apply(own, every, index, weights, dropout)
+    return out
 
 
 def _is_little(difference: Tensor, weight: Tensor) -> bool:

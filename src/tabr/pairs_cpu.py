@@ -1,4 +1,4 @@
-"""The hidden sum of `pairs` on CPUs, in chunks of rows that stay in cache.
+"""The hidden sums of `pairs` on CPUs, in chunks of rows that stay in cache.
 
 The activations of a chunk are made in the forward pass and again in the backward pass.
 Each thread takes whole chunks.
@@ -7,7 +7,7 @@ Each thread takes whole chunks.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from tabr.threads import split_work
 CACHE_BYTES = 2_000_000
 _POOL_ROWS = 4096  # dropout masks that one call draws
 NARROW = 32  # points of up to this width are summed by moments
+
+Fill = Callable[[slice, Tensor], None]
 
 
 class Wide(torch.autograd.Function):
@@ -37,7 +39,7 @@ class Wide(torch.autograd.Function):
     ) -> Tensor:
         """Return the sums (b, h); the shapes are those of `pairs.hidden_sum`."""
         d, v = _with_bias(difference, weight, bias)
-        chunks = _Chunks(d, v, dropout)
+        chunks = _Chunks(_products(d, v), d.shape[:2], v[:, 0], dropout)
         out = d.new_empty(len(d), len(v))
 
         def work(numbers: range) -> None:
@@ -95,7 +97,7 @@ class Narrow(torch.autograd.Function):
     ) -> Tensor:
         """Return the sums (b, h); the shapes are those of `pairs.hidden_sum`."""
         d, v = _with_bias(difference, weight, bias)
-        chunks = _Chunks(d, v, dropout)
+        chunks = _Chunks(_products(d, v), d.shape[:2], v[:, 0], dropout)
         moments = d.new_empty(len(d), *v.shape)
         out = d.new_empty(len(d), len(v))
 
@@ -133,6 +135,73 @@ class Narrow(torch.autograd.Function):
         return _gradients(split_work(work, chunks.n), grad_weights, grad_d)
 
 
+class Shared(torch.autograd.Function):
+    """`pairs.shared_hidden_sum`: nothing is multiplied for each neighbour."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        own: Tensor,
+        every: Tensor,
+        index: Tensor,
+        weights: Tensor,
+        dropout: float,
+    ) -> Tensor:
+        """Return the sums (b, h); the shapes are those of `pairs.shared_hidden_sum`."""
+
+        def fill(rows: slice, hidden: Tensor) -> None:
+            near = index[rows]
+            torch.index_select(every, 0, near.reshape(-1), out=hidden)
+            pairs = hidden.view(*near.shape, -1)
+            torch.sub(own[rows, None], pairs, out=pairs)
+
+        chunks = _Chunks(fill, index.shape, every.new_empty(every.shape[1]), dropout)
+        out = torch.empty_like(own)
+
+        def work(numbers: range) -> None:
+            for rows, hidden, mask in chunks.walk(numbers):
+                hidden.relu_().mul_(mask)
+                torch.bmm(weights[rows, None], hidden, out=out[rows, None])
+
+        split_work(work, chunks.n)
+        ctx.save_for_backward(index, weights, every)
+        ctx.chunks = chunks
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of all inputs that need one."""
+        index, weights, every = ctx.saved_tensors
+        chunks: _Chunks = ctx.chunks
+        grad_weights, grad_own = torch.empty_like(weights), grad.new_empty(grad.shape)
+
+        def work(numbers: range) -> Tensor:
+            grad_every = torch.zeros_like(every)
+            for rows, hidden, mask in chunks.walk(numbers):
+                hidden.relu_().mul_(mask)
+                g = grad[rows, None]  # (r, 1, h)
+                torch.bmm(hidden, g.mT, out=grad_weights[rows, :, None])
+                # Where an activation lived, its slope is the mask's scale; else zero.
+                slope = hidden.sign_().mul_(g)  # (r, m, h)
+                slope.mul_(weights[rows, :, None] * chunks.scale)
+                torch.sum(slope, 1, out=grad_own[rows])
+                flat = slope.view(-1, slope.shape[2])
+                grad_every.index_add_(0, index[rows].reshape(-1), flat, alpha=-1)
+            return grad_every
+
+        parts = split_work(work, chunks.n)
+        return grad_own, torch.stack(parts).sum(0), None, grad_weights, None
+
+
+def _products(d: Tensor, v: Tensor) -> Fill:
+    """Return what makes activations of differences d (b, m, p) and weights v (h, p)."""
+
+    def fill(rows: slice, hidden: Tensor) -> None:
+        torch.mm(d[rows].view(-1, d.shape[2]), v.T, out=hidden)
+
+    return fill
+
+
 def _with_bias(
     difference: Tensor, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -168,19 +237,29 @@ class _Chunks:
     all masks are independent; two rows of a batch may share some.
     """
 
-    def __init__(self, d: Tensor, v: Tensor, dropout: float) -> None:
-        (b, m, _), h = d.shape, len(v)
-        row_bytes = max(1, m * h * d.element_size())
+    def __init__(
+        self, fill: Fill, shape: torch.Size, unit: Tensor, dropout: float
+    ) -> None:
+        """Hold nothing yet.
+
+        Args:
+            fill: Writes the activations of a slice of rows, before ReLU and dropout.
+            shape: b and m.
+            unit: (h,), a tensor like the activations of one neighbour.
+            dropout: Rate.
+        """
+        (b, m), h = shape, len(unit)
+        row_bytes = max(1, m * h * unit.element_size())
         self.size = min(max(1, CACHE_BYTES // row_bytes), max(1, b))
         self.n = math.ceil(b / self.size)
-        self.inputs = d, v
+        self.fill, self.shape, self.unit = fill, shape, unit
         self.scale = 1 / (1 - dropout)
-        self.pool = d.new_ones(1, 1)
+        self.pool = unit.new_ones(1, 1)
         self.offsets = np.zeros(self.n, dtype=np.int64)
         if dropout > 0:
             n_masks = max(self.size * m, min(b * m, _POOL_ROWS))
             generator = np.random.default_rng(int(torch.randint(2**62, ())))
-            self.pool = _masks(n_masks, h, dropout, generator).to(d.dtype)
+            self.pool = _masks(n_masks, h, dropout, generator).to(unit.dtype)
             # A pool that suffices for all rows is laid out over them, else drawn from.
             last = n_masks - self.size * m
             self.offsets = generator.integers(0, last + 1, self.n)
@@ -193,14 +272,13 @@ class _Chunks:
         The activations come before ReLU and dropout, in a buffer that the next chunk
         overwrites. Without dropout the masks are a single one.
         """
-        d, v = self.inputs
-        (b, m, width), h = d.shape, len(v)
-        buffer = d.new_empty(self.size * m, h)
+        (b, m), h = self.shape, len(self.unit)
+        buffer = self.unit.new_empty(self.size * m, h)
         for number in numbers:
             rows = slice(number * self.size, min((number + 1) * self.size, b))
             n_rows = rows.stop - rows.start
             hidden = buffer[: n_rows * m]
-            torch.mm(d[rows].view(-1, width), v.T, out=hidden)
+            self.fill(rows, hidden)
             mask = self.pool
             if len(mask) > 1:
                 offset = int(self.offsets[number])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 
 import pytest
 import torch
@@ -115,29 +116,35 @@ def test_context_change_is_recorded_when_asked_for(freeze_after: int | None) -> 
     assert all(0 < change < 1 for change in history.context_change)
 
 
+def scores_on_gpu(
+    network: NetworkConfig, training: TrainingConfig, seeds: list[int]
+) -> list[list[float]]:
+    """Fit networks of 2000 rows; return the scores of each after its epochs."""
+    rows, labels = (part.to("cuda") for part in table(2000))
+    fitted = fit_tabr(
+        network,
+        training,
+        "regression",
+        0,
+        rows,
+        labels,
+        None,
+        (),
+        16,
+        rows,
+        lambda output: -float((output.squeeze(-1) - labels).square().mean()),
+        seeds=seeds,
+    )
+    return [history.score for _, history in fitted]
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", CONFIGS)
 def test_networks_fitted_as_one_become_what_each_becomes_alone(name: str) -> None:
-    rows, labels = (part.to("cuda") for part in table(2000))
-
-    def fit(seeds: list[int]) -> list[list[float]]:
-        fitted = fit_tabr(
-            NetworkConfig(width=32, **CONFIGS[name]),
-            TrainingConfig(1e-3, batch_size=256, max_epochs=6),
-            "regression",
-            0,
-            rows,
-            labels,
-            None,
-            (),
-            16,
-            rows,
-            lambda output: -float((output.squeeze(-1) - labels).square().mean()),
-            seeds=seeds,
-        )
-        return [history.score for _, history in fitted]
-
+    network = NetworkConfig(width=32, **CONFIGS[name])
+    training = TrainingConfig(1e-3, batch_size=256, max_epochs=6)
+    fit = partial(scores_on_gpu, network, training)
     together, alone = fit([3, 4, 5]), [fit([seed])[0] for seed in (3, 4, 5)]
     for ours, theirs in zip(together, alone, strict=True):
         assert ours == pytest.approx(theirs, rel=0.02)  # rounding grows by the epoch
@@ -151,22 +158,9 @@ def test_networks_fitted_as_one_become_what_each_becomes_alone(name: str) -> Non
 def test_no_step_stays_eager_after_a_freeze(
     freeze_after: int | None, n_members: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rows, labels = (part.to("cuda") for part in table(2000))
+    training = TrainingConfig(
+        1e-3, batch_size=256, max_epochs=4, freeze_after=freeze_after
+    )
     with caplog.at_level("INFO", logger="tabr.graphs"):
-        fit_tabr(
-            NetworkConfig(width=32),
-            TrainingConfig(
-                1e-3, batch_size=256, max_epochs=4, freeze_after=freeze_after
-            ),
-            "regression",
-            0,
-            rows,
-            labels,
-            None,
-            (),
-            16,
-            rows,
-            lambda output: -float((output.squeeze(-1) - labels).square().mean()),
-            seeds=list(range(n_members)),
-        )
+        scores_on_gpu(NetworkConfig(width=32), training, list(range(n_members)))
     assert "stay eager" not in caplog.text

@@ -40,17 +40,9 @@ class Wide(torch.autograd.Function):
         """Return the sums (b, h); the shapes are those of `pairs.hidden_sum`."""
         d, v = _with_bias(difference, weight, bias)
         chunks = _Chunks(_products(d, v), d.shape[:2], v[:, 0], dropout)
-        out = d.new_empty(len(d), len(v))
-
-        def work(numbers: range) -> None:
-            for rows, hidden, mask in chunks.walk(numbers):
-                hidden.relu_().mul_(mask)
-                torch.bmm(weights[rows, None], hidden, out=out[rows, None])
-
-        split_work(work, chunks.n)
         ctx.save_for_backward(d, weights, v)
         ctx.chunks = chunks
-        return out
+        return chunks.sums(weights)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -156,17 +148,9 @@ class Shared(torch.autograd.Function):
             torch.sub(own[rows, None], pairs, out=pairs)
 
         chunks = _Chunks(fill, index.shape, every.new_empty(every.shape[1]), dropout)
-        out = torch.empty_like(own)
-
-        def work(numbers: range) -> None:
-            for rows, hidden, mask in chunks.walk(numbers):
-                hidden.relu_().mul_(mask)
-                torch.bmm(weights[rows, None], hidden, out=out[rows, None])
-
-        split_work(work, chunks.n)
         ctx.save_for_backward(index, weights, every)
         ctx.chunks = chunks
-        return out
+        return chunks.sums(weights)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -265,6 +249,18 @@ class _Chunks:
             self.offsets = generator.integers(0, last + 1, self.n)
             if b * m <= n_masks:
                 self.offsets = np.arange(self.n) * self.size * m
+
+    def sums(self, weights: Tensor) -> Tensor:
+        """Return the weighted sums (b, h) of all activations."""
+        out = weights.new_empty(len(weights), len(self.unit))
+
+        def work(numbers: range) -> None:
+            for rows, hidden, mask in self.walk(numbers):
+                hidden.relu_().mul_(mask)
+                torch.bmm(weights[rows, None], hidden, out=out[rows, None])
+
+        split_work(work, self.n)
+        return out
 
     def walk(self, numbers: range) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield, for the chunks of a range, rows, activations and masks (r, m, h).

@@ -96,6 +96,7 @@ def test_the_page_has_every_figure(tmp_path: Path) -> None:
         "| california | never | 2 | 0.4050 ± 0.0000 | 0.4060 ± 0.0030 | 60.5 | 4.5"
         " | 1.00 | 1.00 | 1.00 |",
         "| california | 0.450 | 0.200 |  |  |  |  | 0.100 (3) |",
+        "Not run on diamond, black-friday, covtype.",
         "(studies-freeze.svg)",
         "(studies-contexts.svg)",
         "| covtype | 100% | 1,000 | 0.9100 ± 0.0000 | 0.25 |",

@@ -12,6 +12,7 @@ import pandas as pd
 
 from tabr.bench import study_pictures as pictures
 from tabr.bench import study_tables as tables
+from tabr.bench.studies import STUDIES
 
 
 class Picture(NamedTuple):
@@ -147,6 +148,9 @@ def to_markdown(results: Path, page: str = "studies") -> str:
             continue
         command, records = found
         text += [f"`{command}`", ""]
+        absent = _absent(name, records)
+        if absent:
+            text += [f"Not run on {', '.join(absent)}.", ""]
         for part, chosen in _known(parts, records):
             text += [part.write(chosen), ""]
             if part.picture is not None:
@@ -154,6 +158,13 @@ def to_markdown(results: Path, page: str = "studies") -> str:
                 text += [f"![{part.picture.words}]({file})", ""]
     text += ["This page is made by `python -m tabr.bench studies`.", ""]
     return "\n".join(text)
+
+
+def _absent(name: str, records: pd.DataFrame) -> list[str]:
+    """Return the tables that a study looks at but has no record of."""
+    if "table" not in records:  # it looks at one alone
+        return []
+    return [table for table in STUDIES[name].tables if table not in set(records.table)]
 
 
 def write_page(results: Path, page: Path) -> None:

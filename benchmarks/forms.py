@@ -16,14 +16,14 @@ from torch import Tensor
 from benchmarks.plain import PlainTabRS
 from benchmarks.timing import M, Size
 from tabr.config import NetworkConfig, TrainingConfig
-from tabr.contexts import Contexts
-from tabr.graphs import Graphed, Lane
-from tabr.losses import BatchLoss
-from tabr.network import TabR
-from tabr.optimizers import adamw
-from tabr.rows import Rows
+from tabr.device.cuda_graphs import Graphed, Lane
+from tabr.network.rows import Rows
+from tabr.network.tabr import TabR
 from tabr.search import Neighbors
-from tabr.training import Loss, make_step
+from tabr.training.contexts import Contexts
+from tabr.training.loop import Loss, make_step
+from tabr.training.losses import BatchLoss
+from tabr.training.optimizers import adamw
 
 VISITED = 64  # batches that come again and again, so that rows have last neighbours
 

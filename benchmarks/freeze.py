@@ -25,7 +25,7 @@ from benchmarks.forms import (
     step_of,
 )
 from benchmarks.timing import Call, Size
-from tabr.training import Loss, seeded
+from tabr.training.loop import Loss, seeded
 
 SIZES = (Size(13_000, 8, 256), Size(3_000_000, 8, 256))
 

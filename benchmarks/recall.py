@@ -19,8 +19,8 @@ import torch
 from benchmarks import timing
 from benchmarks.timing import M, Size
 from benchmarks.train import fit
-from tabr.bench.catalog import select
-from tabr.bench.tasks import Parts, data_folder, load
+from tabr.bench.tasks.catalog import select
+from tabr.bench.tasks.task import Parts, data_folder, load
 from tabr.search import Neighbors, best_of_bins, n_bins_for, top
 
 SIZES = (Size(100_000, 50, 256), Size(500_000, 50, 64))

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from benchmarks import timing
 from benchmarks.timing import M, Size
-from tabr.devices import has_triton
+from tabr.device.devices import has_triton
 from tabr.search import top
 
 SIZES = tuple(Size(n, 128, 1024) for n in (100_000, 1_000_000, 10_000_000))

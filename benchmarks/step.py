@@ -20,8 +20,8 @@ import torch
 from benchmarks import timing
 from benchmarks.forms import FORMS, VISITED, Table, batches, random_table
 from benchmarks.timing import Call, Size
-from tabr.graphs import Graphed
-from tabr.training import Loss, seeded
+from tabr.device.cuda_graphs import Graphed
+from tabr.training.loop import Loss, seeded
 
 SIZES = (
     Size(13_209, 8, 256),

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from tabr import __version__
-from tabr.devices import device_name
+from tabr.device.devices import device_name
 
 T = TypeVar("T")
 Call = Callable[[], object]

@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks import timing
 from tabr import TabRClassifier, TabRRegressor
-from tabr.bench.catalog import select
-from tabr.bench.tasks import Parts, data_folder, load
+from tabr.bench.tasks.catalog import select
+from tabr.bench.tasks.task import Parts, data_folder, load
 from tabr.metrics import rmse
 
 N_MEMBERS = 5

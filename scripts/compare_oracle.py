@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tabr.candidates.point_index import PointIndex
 from tabr.config import STEPS, EmbeddingConfig, NetworkConfig
-from tabr.network import Context, TabR
-from tabr.retrieval import PointIndex
-from tabr.rows import Rows
+from tabr.network.rows import Rows
+from tabr.network.tabr import Context, TabR
 
 DESIGNS = {
     "tabr": STEPS["step-4"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.report import fill, number, place, read, size_name, table, times_faster
-from tabr.bench.report import compare, read_published, read_runs
+from reproduction.default_table import compare, read_published, read_runs
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,7 +35,7 @@ def reproduction(results: Path) -> str:
     lines += [
         "",
         f"On the second benchmark {n_within} of {len(why)} sets lie within two",
-        "published standard deviations (`python -m tabr.bench table`, from results/).",
+        "published standard deviations (`python -m reproduction table`).",
     ]
     return "\n".join(lines)
 

@@ -10,84 +10,20 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "tabr"
 
-# A module imports only from modules above it. A folder counts as one module;
-# __init__ stands for the public names.
-ORDER = [
-    "optional",
-    "config",
-    "metrics",
-    "growing",
-    "tables",
-    "files",
-    "cells",
-    "intervals",
-    "filters",
-    "normalize",
-    "columns",
-    "frames",
-    "targets",
-    "samples",
-    "rows",
-    "embeddings",
-    "devices",
-    "memory",
-    "threads",
-    "draws_triton",
-    "members",
-    "pairs_cpu",
-    "pairs_triton",
-    "pairs",
-    "network",
-    "search",
-    "tagging",
-    "retrieval",
-    "graphs",
-    "optimizers",
-    "training",
-    "contexts",
-    "losses",
-    "together",
-    "fitting",
-    "living",
-    "candidates",
-    "effects",
-    "joining",
-    "explanation",
-    "uncertainty",
-    "ensemble",
-    "audit",
-    "packing",
-    "storage",
-    "answers",
-    "estimators",
-    "tuning",
-    "report",
-    "__init__",
-    "cases",
-    "demo",
-    "bench",
-    "serving",
-    "cli",
-    "__main__",
-]
-ENDS = {"bench", "serving", "cli"}  # imported by nobody but the command line
+# Imported by nobody but the command line.
+ENDS = {"bench", "serving", "cli"}
 WITHOUT_TORCH = {
     "config",
     "metrics",
-    "growing",
     "tables",
-    "files",
-    "cells",
-    "intervals",
-    "filters",
-    "normalize",
-    "columns",
-    "frames",
-    "targets",
-    "samples",
-    "explanation",
-    "uncertainty",
+    "candidates.growable",
+    "candidates.rule_codes",
+    "candidates.rules",
+    "prediction.explanation",
+    "prediction.uncertainty",
 }
+MOST_MODULES = 10  # beside the rooms
+MOST_FILES = 14  # of a room
 OPTIONAL = [
     "polars",
     "matplotlib",
@@ -103,15 +39,35 @@ OPTIONAL = [
     "psycopg",
     "click",  # always installed, but only the command line needs it
 ]
-MAX_LINES = 450
-
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 each_file = pytest.mark.parametrize("file", FILES, ids=str)
 
 
 def module_of(file: Path) -> str:
-    """The entry of ORDER that a file belongs to."""
-    return file.with_suffix("").parts[0]
+    """The dotted name of a file, without the package's own."""
+    return ".".join(file.with_suffix("").parts)
+
+
+def room_of(module: str) -> str:
+    """The room that a module stands in, or its own name."""
+    return module.partition(".")[0]
+
+
+def read_order() -> list[str]:
+    """All modules, in the order that CONTRIBUTING gives."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    block = text.split("## Order of imports")[1].split("```")[1]
+    order = []
+    for line in block.strip().splitlines():
+        first, *names = line.split()
+        if (PACKAGE / first.replace(".", "/")).is_dir():
+            order += [f"{first}.{name}" for name in [*names, "__init__"]]
+        else:
+            order += [first, *names]
+    return order
+
+
+ORDER = read_order()
 
 
 def imported_names(source: str, file: Path) -> Iterator[str]:
@@ -133,77 +89,93 @@ def imported_modules(source: str, file: Path) -> set[str]:
         top, *rest = name.split(".")
         if top != "tabr" or rest == ["__version__"]:
             continue
-        is_module = rest and (
-            rest[0] in ORDER
-            or (PACKAGE / rest[0]).is_dir()
-            or (PACKAGE / f"{rest[0]}.py").is_file()
-        )
-        modules.add(rest[0] if is_module else "__init__")
+        while rest:
+            dotted = ".".join(rest)
+            if dotted in ORDER or f"{dotted}.__init__" in ORDER:
+                break
+            rest.pop()
+        dotted = ".".join(rest)
+        inside = [dotted, "__init__"] if rest else ["__init__"]
+        modules.add(dotted if dotted in ORDER else ".".join(inside))
     return modules
 
 
 def wrong_imports(source: str, file: Path) -> set[str]:
     """Imported modules that do not stand above the file's own."""
-    own = module_of(file)
-    above = set(ORDER[: ORDER.index(own)])
-    if own not in ("cli", "__main__"):
-        above -= ENDS
-    inside = {own} if len(file.parts) > 1 else set()
-    return imported_modules(source, file) - above - inside
+    module = module_of(file)
+    above = set(ORDER[: ORDER.index(module)])
+    if room_of(module) not in ("cli", "__main__"):
+        above -= {m for m in ORDER if room_of(m) in ENDS - {room_of(module)}}
+    return imported_modules(source, file) - above
+
+
+def test_the_order_names_every_file_once():
+    assert sorted(ORDER) == sorted(map(module_of, FILES))
 
 
 @each_file
-def test_every_module_has_a_place_in_the_order(file: Path):
-    assert module_of(file) in ORDER
-
-
-@each_file
-def test_a_module_imports_only_from_above(file: Path):
+def test_a_file_imports_only_from_above(file: Path):
     assert not wrong_imports((PACKAGE / file).read_text("utf-8"), file)
 
 
 @pytest.mark.parametrize(
     ("file", "line", "wrong"),
     [
-        ("rows.py", "from tabr.frames import Schema", set()),
-        ("frames.py", "from tabr.rows import Rows", {"rows"}),
-        ("frames.py", "import tabr.rows", {"rows"}),
-        ("frames.py", "from tabr import rows", {"rows"}),
-        ("frames.py", "from .rows import Rows", {"rows"}),
-        ("frames.py", "from . import config, rows", {"rows"}),
-        ("frames.py", "def late():\n    from tabr import rows", {"rows"}),
-        ("search/exact.py", "from ..rows import Rows", set()),
-        ("search/exact.py", "from ..tagging import RuleIndex", {"tagging"}),
-        ("search/exact.py", "from .. import tagging", {"tagging"}),
-        ("search/exact.py", "from .tiles import walk", set()),
-        ("search/exact.py", "from tabr.search.tiles import walk", set()),
-        ("bench/baselines/knn.py", "from ..protocol import Task", set()),
-        ("bench/baselines/knn.py", "from ...cli import main", {"cli"}),
-        ("tagging.py", "from .search.exact import nearest", set()),
+        ("network/rows.py", "from tabr.tables.preprocessor import Arrays", set()),
+        ("tables/frame.py", "from tabr.network.rows import Rows", {"network.rows"}),
+        ("tables/frame.py", "import tabr.network.rows", {"network.rows"}),
+        ("tables/frame.py", "from tabr.network import rows", {"network.rows"}),
+        ("tables/frame.py", "from tabr.search import top", {"search.__init__"}),
+        ("tables/frame.py", "from ..network.rows import Rows", {"network.rows"}),
+        ("tables/frame.py", "from . import cells", {"tables.cells"}),
+        ("tables/frame.py", "from . import normalize", set()),
+        (
+            "tables/frame.py",
+            "def late():\n    from tabr.network import rows",
+            {"network.rows"},
+        ),
+        ("search/exact.py", "from .filter import Filter", set()),
+        ("search/exact.py", "from tabr.search.scan import Scan", {"search.scan"}),
+        ("search/exact.py", "from tabr.search import top", {"search.__init__"}),
+        ("bench/methods/knn.py", "from tabr.bench.tasks.task import Task", set()),
+        ("bench/methods/knn.py", "from ...cli import main", {"cli.__init__"}),
         ("storage.py", "from tabr import __version__", set()),
         ("storage.py", "from tabr import TabRRegressor", {"__init__"}),
         ("storage.py", "import tabr", {"__init__"}),
         ("bench/protocol.py", "from tabr import TabRRegressor", set()),
         ("__init__.py", "from tabr.estimators import TabRRegressor", set()),
-        ("__init__.py", "from tabr.bench import run", {"bench"}),
-        ("serving/app.py", "from tabr.bench import run", {"bench"}),
-        ("cli.py", "from tabr import bench, serving", set()),
-        ("frames.py", "import tabrium.rows, numpy.rows", set()),
+        ("__init__.py", "from tabr.bench import runs", {"bench.runs"}),
+        ("serving/app.py", "from tabr.bench import runs", {"bench.runs"}),
+        ("cli/fit.py", "from tabr.bench import runs", set()),
+        ("tables/frame.py", "import tabrium.rows, numpy.rows", set()),
     ],
 )
 def test_wrong_imports_are_seen(file: str, line: str, wrong: set[str]):
     assert wrong_imports(line, Path(file)) == wrong
 
 
-@each_file
-def test_no_file_outgrows_one_subject(file: Path):
-    n_lines = len((PACKAGE / file).read_text("utf-8").splitlines())
-    assert n_lines <= MAX_LINES, "look for the second subject in it and split"
+def test_the_face_of_the_package_is_small():
+    modules = [file for file in FILES if len(file.parts) == 1]
+    assert len(modules) <= MOST_MODULES
+
+
+def test_a_room_has_few_files():
+    folders = [file.parent for file in FILES if len(file.parts) > 1]
+    counts = {str(f): folders.count(f) for f in set(folders)}
+    del counts[str(Path("bench", "methods"))]  # a file each
+    assert {room: n for room, n in counts.items() if n > MOST_FILES} == {}
+
+
+def test_a_room_says_what_it_is_for():
+    for folder in {file.parent for file in FILES}:
+        tree = ast.parse((PACKAGE / folder / "__init__.py").read_text("utf-8"))
+        assert ast.get_docstring(tree), folder
 
 
 @each_file
 def test_tables_and_settings_need_no_torch(file: Path):
-    if module_of(file) in WITHOUT_TORCH:
+    module = module_of(file)
+    if module in WITHOUT_TORCH or room_of(module) in WITHOUT_TORCH:
         names = imported_names((PACKAGE / file).read_text("utf-8"), file)
         assert "torch" not in {name.split(".")[0] for name in names}
 

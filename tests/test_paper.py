@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tabr.candidates.point_index import PointIndex
 from tabr.config import STEPS, EmbeddingConfig, NetworkConfig, RetrievalConfig
-from tabr.network import Context, TabR
-from tabr.retrieval import PointIndex
-from tabr.rows import Rows
+from tabr.network.rows import Rows
+from tabr.network.tabr import Context, TabR
 
 M = 5
 CARDINALITIES = (3, 2)

@@ -22,7 +22,9 @@ from safetensors import numpy as safetensors
 from sklearn.exceptions import NotFittedError
 
 from tabr import EmbeddingConfig, RetrievalConfig, TabRClassifier, TabRRegressor
-from tabr.storage import ModelFileError, load, load_any, save
+from tabr.errors import ModelFileError
+from tabr.estimators import load_model
+from tabr.storage import load, load_any, save
 
 SMALL = {
     "width": 8,
@@ -738,3 +740,30 @@ def test_a_damaged_file_is_refused_or_predicts_the_same(
         return
     X = table(5, seed=1)
     np.testing.assert_array_equal(loaded.predict(X), regressor.predict(X))
+
+
+# --- files that 0.1.0 wrote -----------------------------------------------------
+
+OLD = Path(__file__).parent / "data" / "models-0.1.0"
+SAID = json.loads((OLD / "expected.json").read_text("utf-8"))
+
+
+@pytest.mark.filterwarnings("ignore:.*recall_target")
+@pytest.mark.parametrize("name", SAID)
+def test_a_file_of_the_first_version_predicts_what_it_predicted(name: str):
+    rows = pd.read_json(OLD / "rows.json", orient="table")
+    model, said = load_model(OLD / f"{name}.tabr", device="cpu"), SAID[name]
+    assert len(model.candidates_) == said["n_candidates"]
+    assert model.target_name_ == said["target_name"]
+    table = model.neighbors(rows)
+    assert np.sort(table.ids).tolist() == np.sort(said["ids"]).tolist()
+    np.testing.assert_allclose(table.weights, said["weights"], rtol=1e-5, atol=1e-7)
+    if isinstance(model, TabRClassifier):
+        assert model.predict(rows).tolist() == said["predictions"]
+        proba = model.predict_proba(rows)
+        np.testing.assert_allclose(proba, said["probabilities"], rtol=1e-5)
+        assert model.predict_set(rows, 0.5).tolist() == said["sets"]
+    else:
+        np.testing.assert_allclose(model.predict(rows), said["predictions"], rtol=1e-5)
+        ends = model.predict_interval(rows, 0.5)
+        np.testing.assert_allclose(ends, said["intervals"], rtol=1e-5)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from tabr.candidates.rules import NotSameGroup, PastOnly, SameGroup, Where
     from tabr.config import EmbeddingConfig, RetrievalConfig
+    from tabr.errors import DataError, ModelFileError
     from tabr.estimators import TabRClassifier, TabRRegressor
-    from tabr.explanation import Explanation, NeighborTable
-    from tabr.filters import NotSameGroup, PastOnly, SameGroup, Where
-    from tabr.frames import DataError
-    from tabr.storage import ModelFileError
+    from tabr.prediction.explanation import Explanation, NeighborTable
 
 __all__ = [
     "DataError",
@@ -32,18 +31,18 @@ __all__ = [
 
 # Imported when first asked for: the command line answers `--help` without them.
 _HOMES = {
-    "DataError": "tabr.frames",
+    "DataError": "tabr.errors",
     "EmbeddingConfig": "tabr.config",
-    "Explanation": "tabr.explanation",
-    "ModelFileError": "tabr.storage",
-    "NeighborTable": "tabr.explanation",
-    "NotSameGroup": "tabr.filters",
-    "PastOnly": "tabr.filters",
+    "Explanation": "tabr.prediction.explanation",
+    "ModelFileError": "tabr.errors",
+    "NeighborTable": "tabr.prediction.explanation",
+    "NotSameGroup": "tabr.candidates.rules",
+    "PastOnly": "tabr.candidates.rules",
     "RetrievalConfig": "tabr.config",
-    "SameGroup": "tabr.filters",
+    "SameGroup": "tabr.candidates.rules",
     "TabRClassifier": "tabr.estimators",
     "TabRRegressor": "tabr.estimators",
-    "Where": "tabr.filters",
+    "Where": "tabr.candidates.rules",
 }
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tabr.errors import ParameterError
+
 Similarity = Literal["l2", "dot"]
 ValueTerm = Literal["row", "label", "difference"]
 EmbeddingKind = Literal["lr", "plr", "plr-lite"]
@@ -19,7 +21,7 @@ Task = Literal["regression", "binary", "classes"]
 
 def _check(rule: bool, message: str) -> None:
     if not rule:
-        raise ValueError(message)
+        raise ParameterError(message)
 
 
 def _positive(**numbers: float) -> None:

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from tabr.answers import Answers
+from tabr.candidates.rules import Rule, check_rule, split_by
 from tabr.config import (
     STEPS,
     EmbeddingConfig,
@@ -24,19 +24,21 @@ from tabr.config import (
     TrainingConfig,
     batch_size_for,
 )
-from tabr.filters import Rule, check_rule, split_by
-from tabr.frames import DataError, Kind, Preprocessor
+from tabr.errors import DataError, ParameterError
+from tabr.fitted import Answers
 from tabr.metrics import Scoring, make_score
-from tabr.samples import Sample
-from tabr.tables import name_of
-from tabr.targets import ClassTarget, NumberTarget
-from tabr.uncertainty import intervals, sets
+from tabr.prediction.uncertainty import intervals, sets
+from tabr.tables.cells import Kind
+from tabr.tables.frame import name_of
+from tabr.tables.preprocessor import Preprocessor
+from tabr.tables.samples import Sample
+from tabr.tables.targets import ClassTarget, NumberTarget
 
 # Torch is imported by the first `fit` or `load`: with it, importing an estimator would
 # take twice as long.
 if TYPE_CHECKING:
-    from tabr.memory import MemoryPlan
-    from tabr.training import History
+    from tabr.training.loop import History
+    from tabr.training.memory_plan import MemoryPlan
 
 
 class _TabR(Answers, BaseEstimator):
@@ -138,8 +140,8 @@ class _TabR(Answers, BaseEstimator):
                 history so far; what it raises ends the fit and leaves the model as it
                 was.
         """
-        from tabr.devices import choose_device
-        from tabr.ensemble import fit_members, join_held_out
+        from tabr.device.devices import choose_device
+        from tabr.prediction.members import fit_members, join_held_out
 
         network = self._network_config()
         check_rule(self.candidates)
@@ -213,13 +215,15 @@ class _TabR(Answers, BaseEstimator):
         for name in ("n_members", "context_size", "memory_limit"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"`{name} >= 1` must hold, however: {name}={value!r}")
+                raise ParameterError(
+                    f"`{name} >= 1` must hold, however: {name}={value!r}"
+                )
         embedding, retrieval = self.embedding, self.retrieval
         if isinstance(embedding, str):
             embedding = EmbeddingConfig(kind=embedding)  # type: ignore[arg-type]
         if isinstance(retrieval, str):
             if retrieval not in STEPS:
-                raise ValueError(
+                raise ParameterError(
                     f"retrieval must be a RetrievalConfig or one of {list(STEPS)}, "
                     f"however: {retrieval!r}"
                 )

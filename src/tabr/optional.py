@@ -3,9 +3,7 @@
 from importlib import import_module
 from types import ModuleType
 
-
-class MissingLibrary(ImportError):
-    """An optional library is not installed; the message says how to install it."""
+from tabr.errors import MissingLibrary
 
 
 def require(name: str, extra: str) -> ModuleType:

@@ -17,6 +17,7 @@ import inspect
 import json
 import os
 import secrets
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -25,8 +26,6 @@ from typing import Any, BinaryIO, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from safetensors import numpy as safetensors
@@ -35,18 +34,19 @@ from sklearn.utils.validation import check_is_fitted
 from torch.overrides import TorchFunctionMode
 
 from tabr import __version__
-from tabr.candidates import CandidateSet
-from tabr.cells import Cells
-from tabr.config import TrainingConfig, network_config
-from tabr.devices import choose_device
-from tabr.ensemble import Member, Target
-from tabr.frames import Preprocessor
-from tabr.network import TabR
-from tabr.packing import pack_param, unpack_param
-from tabr.rows import Rows
-from tabr.targets import ClassTarget, NumberTarget
-from tabr.training import History, Stop
-from tabr.uncertainty import Calibration
+from tabr.candidates.candidate_set import CandidateSet
+from tabr.candidates.rules import Rule, Where, pack_rule, unpack_rule
+from tabr.config import EmbeddingConfig, RetrievalConfig, TrainingConfig, network_config
+from tabr.device.devices import choose_device
+from tabr.errors import ModelFileError
+from tabr.network.rows import Rows
+from tabr.network.tabr import TabR
+from tabr.prediction.members import Member, Target
+from tabr.prediction.uncertainty import Calibration
+from tabr.tables.parquet import from_parquet, to_parquet
+from tabr.tables.preprocessor import Preprocessor
+from tabr.tables.targets import ClassTarget, NumberTarget
+from tabr.training.loop import History, Stop
 
 AnyPath = str | os.PathLike[str]
 Arrays = dict[str, NDArray[Any]]
@@ -54,13 +54,8 @@ Model = TypeVar("Model")
 
 _FORMAT = 1
 _HEADER, _TENSORS, _COLUMNS = "model.json", "tensors.safetensors", "candidates.parquet"
-_PLAIN = ("string", "integer", "floating", "boolean")  # what JSON has
 _MOST_BYTES_OF_CLASSES = 1 << 28
 _TRIED_ROWS = 1000  # candidates that a preprocessor is tried with
-
-
-class ModelFileError(ValueError):
-    """The file cannot be read as a model."""
 
 
 def save(model: Any, path: AnyPath) -> None:
@@ -70,7 +65,7 @@ def save(model: Any, path: AnyPath) -> None:
     """
     check_is_fitted(model, "members_")
     candidates: CandidateSet = model.candidates_.packed()
-    content, columns = _pack_frame(candidates.frame)
+    content, columns = to_parquet(candidates.frame)
     groups: dict[str, Mapping[str, Any]] = {
         f"members.{number}": member.network.state_dict()
         for number, member in enumerate(model.members_)
@@ -193,6 +188,53 @@ def _unzip(file: BinaryIO, classes: Mapping[str, type]) -> tuple[dict[str, Any],
     return header, contents
 
 
+# --- parameters of estimators, as JSON holds them --------------------------------
+
+_CONFIGS = {cls.__name__: cls for cls in (EmbeddingConfig, RetrievalConfig)}
+
+
+def pack_param(name: str, value: Any) -> Any:
+    """Return a parameter as JSON holds it, or None."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, EmbeddingConfig | RetrievalConfig):
+        return {"type": type(value).__name__, "values": asdict(value)}
+    if isinstance(value, Rule):
+        if any(isinstance(leaf, Where) for leaf in value.leaves):
+            warnings.warn(
+                f"{name} has a rule Where, whose function cannot be stored: call "
+                "restrict_candidates after loading",
+                stacklevel=4,
+            )
+        return {"type": "rule", "values": pack_rule(value)}
+    if isinstance(value, list | tuple):
+        parts = [pack_param(name, part) for part in value]
+        return {"type": type(value).__name__, "values": parts}
+    if isinstance(value, Mapping):
+        items = [[pack_param(name, part) for part in item] for item in value.items()]
+        return {"type": "dict", "values": items}
+    if not isinstance(value, np.random.RandomState):
+        message = f"{name} cannot be stored, however {value!r:.60} came: set it again"
+        warnings.warn(f"{message} after loading", stacklevel=4)
+    return None
+
+
+def unpack_param(value: Any) -> Any:
+    """Return the parameter that `pack_param` packed."""
+    if not isinstance(value, dict):
+        return value
+    if value["type"] == "rule":
+        return unpack_rule(value["values"])
+    if value["type"] in ("list", "tuple"):
+        parts = [unpack_param(part) for part in value["values"]]
+        return parts if value["type"] == "list" else tuple(parts)
+    if value["type"] == "dict":
+        return {key: unpack_param(part) for key, part in value["values"]}
+    return _CONFIGS[value["type"]](**value["values"])
+
+
 # --- the parts ----------------------------------------------------------------
 
 
@@ -231,7 +273,7 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
         plain = type(target.mean) is type(target.std) is float
         _check(plain, "its mean and deviation are no numbers")
     n = len(tensors["candidates.ids"])
-    frame = _unpack_frame(contents[_COLUMNS], header["columns"], n)
+    frame = from_parquet(contents[_COLUMNS], header["columns"], n)
     next_id = header["next_id"]
     _check(type(next_id) is int, "its next id is no number")
     bound = None if model.candidates is None else model.candidates.bind(frame)
@@ -358,90 +400,3 @@ def _history(values: Mapping[str, Any]) -> History:
     fits &= type(best) is int and -1 <= best < len(history.score)
     _check(fits, "its history is none")
     return history
-
-
-# --- the candidates' own columns ----------------------------------------------
-
-
-def _pack_frame(frame: pd.DataFrame) -> tuple[bytes, list[dict[str, Any]]]:
-    """Return a Parquet file and for each column what else it takes to restore it."""
-    columns, about = {}, []
-    for name in frame:
-        columns[name], extra = _pack_column(frame[name], str(name))
-        about.append({"name": name, **extra})
-    table = pa.Table.from_pandas(pd.DataFrame(columns), preserve_index=False)
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="none", use_dictionary=False)
-    return sink.getvalue().to_pybytes(), about
-
-
-def _pack_column(
-    series: pd.Series[Any], name: str
-) -> tuple[pd.Series[Any], dict[str, Any]]:
-    cells = Cells.read(series, name, in_fit=False)
-    if isinstance(series.dtype, pd.CategoricalDtype):
-        categories = series.cat.categories
-        codes, levels = series.cat.codes.to_numpy(), categories.tolist()
-        if pd.api.types.infer_dtype(levels) not in _PLAIN:
-            codes, levels = cells.levels
-        kept = categories.dtype.kind in "iuf" or categories.dtype == object
-        dtype = str(categories.dtype) if kept else None
-        about = {"levels": levels, "dtype": dtype, "ordered": series.cat.ordered}
-        return pd.Series(codes), {"type": "category", **about}
-    if _is_held(series):
-        return series, {"type": "objects" if series.dtype == object else "values"}
-    values: NDArray[Any]
-    if cells.nature == "text":
-        codes, levels = cells.levels
-        texts = [text.encode(errors="replace").decode() for text in levels]
-        values = np.array([*texts, None], dtype=object)[codes]
-    else:
-        values = cells.dates() if cells.nature == "date" else cells.numbers()
-    return pd.Series(values), {"type": "values"}
-
-
-def _is_held(series: pd.Series[Any]) -> bool:
-    """Tell whether Parquet gives a column back as it was."""
-    if isinstance(series.dtype, pd.SparseDtype | pd.PeriodDtype | pd.IntervalDtype):
-        return False
-    try:
-        array = pa.array(series, from_pandas=True)
-        if series.dtype != object:
-            return True
-        present = series[series.notna()]
-        cells = [v.item() if isinstance(v, np.generic) else v for v in present]
-        back: list[Any] = array.drop_null().to_pylist()
-        return cells == back and [*map(type, cells)] == [*map(type, back)]
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        return False
-
-
-def _unpack_frame(content: bytes, columns: list[Any], n: int) -> pd.DataFrame:
-    file = pq.ParquetFile(pa.BufferReader(content))
-    shape = (file.metadata.num_rows, file.metadata.num_columns)
-    _check(shape == (n, len(columns)), f"its candidates have the shape {shape}")
-    for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
-        for part in map(group.column, range(group.num_columns)):
-            packed = part.has_dictionary_page or part.compression != "UNCOMPRESSED"
-            _check(not packed, "its candidates are compressed")
-    table = file.read()
-    frame = table.to_pandas()
-    restored = {
-        str(about["name"]): _unpack_column(table.column(k), frame.iloc[:, k], about)
-        for k, about in enumerate(columns)
-    }
-    _check(len(restored) == len(columns), "two of its columns have one name")
-    return pd.DataFrame(restored)
-
-
-def _unpack_column(column: Any, values: pd.Series[Any], about: Any) -> pd.Series[Any]:
-    if about["type"] == "values":
-        return values
-    if about["type"] == "objects":
-        return pd.Series(column.to_pylist(), dtype=object)
-    dtype = about["dtype"] and pd.api.types.pandas_dtype(about["dtype"])
-    _check(dtype is None or dtype.kind in "iufO", f"its categories are of {dtype}")
-    kinds = pd.CategoricalDtype(
-        pd.Index(about["levels"], dtype=dtype), about["ordered"]
-    )
-    return pd.Series(pd.Categorical.from_codes(values, dtype=kinds))

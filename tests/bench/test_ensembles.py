@@ -2,12 +2,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tabr.bench.catalog import select
 from tabr.bench.ensembles import SIZE, ensemble_path, make_ensembles
-from tabr.bench.pool import items_of, run_all
 from tabr.bench.protocol import Plan, read, read_predictions, result_path
-from tabr.bench.tasks import load
-from tabr.bench.team import Place
+from tabr.bench.runs import items_of, run_all
+from tabr.bench.tasks.catalog import select
+from tabr.bench.tasks.task import load
+from tabr.bench.workers import Place
 from tabr.metrics import rmse
 
 from .tables import TINY, write_churn, write_diamond

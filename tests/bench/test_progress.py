@@ -2,11 +2,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from tabr.bench.catalog import select
-from tabr.bench.pool import Item
 from tabr.bench.progress import Forecast, Progress, duration
 from tabr.bench.protocol import Plan
-from tabr.bench.team import Failure
+from tabr.bench.runs import Item
+from tabr.bench.tasks.catalog import select
+from tabr.bench.workers import Failure
 
 ADULT, CHURN = select(["adult", "churn"])
 

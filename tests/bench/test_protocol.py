@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from tabr.bench import protocol
-from tabr.bench.catalog import select
 from tabr.bench.protocol import Plan, Predictions, read, result_path, run_one, write
-from tabr.bench.tasks import Part, Parts, load
-from tabr.bench.team import Place
+from tabr.bench.tasks.catalog import select
+from tabr.bench.tasks.task import Part, Parts, load
+from tabr.bench.workers import Place
 from tabr.metrics import rmse
 
 from .tables import TINY, write_churn, write_diamond, write_wine
@@ -86,9 +86,9 @@ def test_runs_without_narwhals_and_click(tmp_path: Path):
         "sys.modules.update(narwhals=None, click=None)\n"
         "import tabr.bench.__main__\n"
         "from tabr.bench.protocol import Plan, run_one\n"
-        "from tabr.bench.catalog import select\n"
-        "from tabr.bench.tasks import load\n"
-        "from tabr.bench.team import Place\n"
+        "from tabr.bench.tasks.catalog import select\n"
+        "from tabr.bench.tasks.task import load\n"
+        "from tabr.bench.workers import Place\n"
         "task = select(['why/wine'])[0]\n"
         f"parts, place = load(task, {str(tmp_path)!r}), Place('cpu')\n"
         f"run_one(task, parts, 0, place, plan={TRIAL!r})\n"

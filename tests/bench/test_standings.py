@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tabr.bench.catalog import select
 from tabr.bench.protocol import Plan, Result, result_path, write
-from tabr.bench.ranking import Score, ranks
+from tabr.bench.ranks import Score, ranks
 from tabr.bench.standings import average_ranks_text, standings, to_text
-from tabr.frames import DataError
+from tabr.bench.tasks.catalog import select
+from tabr.errors import DataError
 
 CHURN, DIAMOND = select(["churn", "diamond"])
 

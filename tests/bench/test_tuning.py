@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tabr.bench.__main__ import main
-from tabr.bench.catalog import select
-from tabr.bench.tasks import load
-from tabr.bench.team import Place, ProcessTeam
+from tabr.bench.tasks.catalog import select
+from tabr.bench.tasks.task import load
 from tabr.bench.tuning import Search, choice_path, read_choice, tune
-from tabr.frames import DataError
+from tabr.bench.workers import Place, ProcessTeam
+from tabr.errors import DataError
 
 from .tables import write_churn, write_own
 
@@ -103,7 +103,7 @@ def test_a_failing_method_ends_the_search_and_keeps_the_rest(
     with ProcessTeam(1, tmp_path, CPU) as team:
         assert tune([search], team, tmp_path / "out") == 1
     text = capsys.readouterr().out
-    assert text.count("FAILED, ValueError: `batch_size > 0` must hold") == 5
+    assert text.count("FAILED, ParameterError: `batch_size > 0` must hold") == 5
     assert text.endswith("0 of 20 trials; run it again to go on\n")
     assert not (tmp_path / "out").exists()
 
@@ -125,7 +125,7 @@ def test_the_command_goes_on_after_a_kill(tmp_path: Path):
             break
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=20)
-    from tabr.bench.own import own_tasks
+    from tabr.bench.tasks.own_table import own_tasks
 
     (task,) = own_tasks(tmp_path / "mine.csv", "price")
     search = Search(task, "mlp", f"sqlite:///{tmp_path / 'out' / 'tuning.db'}", 1)
@@ -183,7 +183,7 @@ def test_two_commands_share_a_search_in_postgresql(postgres: str, tmp_path: Path
     ]
     said = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], said
-    from tabr.bench.own import own_tasks
+    from tabr.bench.tasks.own_table import own_tasks
 
     (task,) = own_tasks(tmp_path / "mine.csv", "price")
     search = Search(task, "mlp", postgres)

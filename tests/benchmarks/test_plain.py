@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.plain import PlainTabRS
+from tabr.candidates.point_index import PointIndex, predict
 from tabr.config import NetworkConfig
-from tabr.network import TabR
-from tabr.retrieval import PointIndex, predict
-from tabr.rows import Rows
+from tabr.network.rows import Rows
+from tabr.network.tabr import TabR
 
 
 def rows_of(x: Tensor) -> Rows:

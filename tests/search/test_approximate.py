@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tabr import TabRRegressor, retrieval
+from tabr import TabRRegressor
+from tabr.candidates import point_index as retrieval
+from tabr.candidates.point_index import PointIndex
 from tabr.config import NetworkConfig
-from tabr.network import TabR
-from tabr.retrieval import PointIndex
+from tabr.network.tabr import TabR
 from tabr.search import Neighbors, best_of_bins, n_bins_for, top
 from tabr.search.approximate import expected_recall
 from tests.search.test_exact import problem

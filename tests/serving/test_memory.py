@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tabr import TabRClassifier, TabRRegressor
+from tabr.errors import DataError
 from tabr.estimators import load_model
-from tabr.frames import DataError
 from tabr.serving.memory import Memory, UnknownIds
 
 from .conftest import houses

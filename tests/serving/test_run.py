@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from benchmarks.durability import full_disk, kill_rounds
 from tabr import cli
-from tabr.frames import DataError
+from tabr.errors import DataError
 from tabr.serving.memory import Memory
 from tabr.serving.run import is_loopback, read_tokens
 

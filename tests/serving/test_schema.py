@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from tabr import TabRRegressor
-from tabr.frames import DataError
+from tabr.errors import DataError
 from tabr.serving.schema import Schema, plain, plain_list
 
 from .conftest import SMALL, houses

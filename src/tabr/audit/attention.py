@@ -16,8 +16,8 @@ from scipy.stats import mannwhitneyu
 from tabr.audit.calibration import MAX_CHANCE, MIN_EXCESS_SHARE, chance_of_more
 from tabr.audit.findings import Finding, Ids, percent
 from tabr.audit.labels import Labels
-from tabr.explanation import NeighborTable
-from tabr.uncertainty import distance
+from tabr.prediction.explanation import NeighborTable
+from tabr.prediction.uncertainty import distance
 
 Floats = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from tabr.audit.exact import ExactCopies
 from tabr.audit.findings import Finding, Gravity, Ids, percent
 from tabr.audit.labels import Labels
 from tabr.audit.near import Coincidences
-from tabr.frames import Preprocessor
+from tabr.tables.preprocessor import Preprocessor
 
 OFTEN = 0.01  # share of rows from which copies are worth a warning
 MIN_EXCESS = 4.0  # standard deviations over a random split

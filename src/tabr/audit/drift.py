@@ -9,7 +9,8 @@ import pandas as pd
 from scipy.stats import chi2_contingency, ks_2samp
 
 from tabr.audit.findings import Finding, percent
-from tabr.frames import DataError, Preprocessor
+from tabr.errors import DataError
+from tabr.tables.preprocessor import Preprocessor
 
 MIN_SHIFT = 0.1  # of the largest gap between two distribution functions
 MAX_CHANCE = 1e-3  # of a shift as large, over all columns together

@@ -24,8 +24,8 @@ import torch
 from numpy.typing import NDArray
 
 from tabr.audit.findings import Ids
-from tabr.frames import Arrays, Preprocessor
 from tabr.search import top
+from tabr.tables.preprocessor import Arrays, Preprocessor
 
 Floats = NDArray[np.float64]
 

@@ -23,7 +23,8 @@ from tabr.audit.findings import (
     make_example,
 )
 from tabr.audit.labels import Labels
-from tabr.frames import DataError, to_frame
+from tabr.errors import DataError, ParameterError
+from tabr.tables.frame import to_frame
 
 MAX_PAIRS = 20_000_000_000  # of rows that are compared; about a minute on two cores
 NEEDS_MODEL = (
@@ -126,7 +127,7 @@ def _parts(
     rng: np.random.Generator,
 ) -> tuple[Part, Part, list[str]]:
     if X_test is not None and test_rows is not None:
-        raise ValueError(
+        raise ParameterError(
             "the test part must be given once, however both X_test and test_rows came:"
             " leave one out"
         )
@@ -153,7 +154,7 @@ def _parts(
         train, test = np.flatnonzero(~mask), np.flatnonzero(mask)
         return whole.take(train), whole.take(test), []
     if not 0 < fraction < 1:
-        raise ValueError(
+        raise ParameterError(
             f"`0 < test_fraction < 1` must hold, however: {fraction=}: choose a share"
         )
     if n < 2:

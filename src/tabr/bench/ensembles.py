@@ -17,7 +17,7 @@ from tabr.bench.protocol import (
     result_path,
     write,
 )
-from tabr.bench.tasks import Parts, Task, load
+from tabr.bench.tasks.task import Parts, Task, load
 
 SIZE = 5  # members of an ensemble
 

@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import Protocol
 
 from tabr.bench.protocol import Plan, Result
-from tabr.bench.tasks import Task
-from tabr.bench.team import Failure
+from tabr.bench.tasks.task import Task
+from tabr.bench.workers import Failure
 
 
 class Run(Protocol):

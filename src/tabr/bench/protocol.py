@@ -20,11 +20,11 @@ import torch
 from numpy.typing import NDArray
 
 from tabr import __version__
-from tabr.bench.baselines import METHODS, Method, Setting
-from tabr.bench.configs import Config, parameters
-from tabr.bench.tasks import Part, Parts, Task
-from tabr.bench.team import Place
-from tabr.devices import device_name
+from tabr.bench.methods import METHODS, Method, Setting
+from tabr.bench.parameters import Config, parameters
+from tabr.bench.tasks.task import Part, Parts, Task
+from tabr.bench.workers import Place
+from tabr.device.devices import device_name
 from tabr.metrics import rmse
 
 

@@ -12,21 +12,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tabr.bench.baselines import METHODS
-from tabr.bench.catalog import BENCHMARKS, select
-from tabr.bench.configs import CONFIGS, Config, check_method
 from tabr.bench.ensembles import make_ensembles
-from tabr.bench.own import own_tasks
-from tabr.bench.pool import Item, items_of, run_all
+from tabr.bench.methods import METHODS
+from tabr.bench.parameters import CONFIGS, Config, check_method
 from tabr.bench.protocol import Plan
-from tabr.bench.ray_team import LOCAL, RayTeam
+from tabr.bench.ray_workers import LOCAL, RayTeam
+from tabr.bench.runs import Item, items_of, run_all
 from tabr.bench.standings import standings, to_text
-from tabr.bench.tasks import Task, check_files, data_folder, present
-from tabr.bench.team import Place, ProcessTeam, Team
+from tabr.bench.tasks.catalog import BENCHMARKS, select
+from tabr.bench.tasks.own_table import own_tasks
+from tabr.bench.tasks.task import Task, check_files, data_folder, present
 from tabr.bench.tuning import read_choice
-from tabr.devices import choose_device
-from tabr.frames import DataError
-from tabr.optional import MissingLibrary, require
+from tabr.bench.workers import Place, ProcessTeam, Team
+from tabr.device.devices import choose_device
+from tabr.errors import DataError, MissingLibrary
+from tabr.optional import require
 
 # What a user's table is tried with: retrieval, trees, a network, and plain neighbours.
 FIRST_CHOICE = ("tabr-s", "tabr", "lightgbm", "catboost", "xgboost", "mlp", "knn")

@@ -10,9 +10,9 @@ from statistics import fmean, pstdev
 import pandas as pd
 
 from tabr.bench.protocol import Result, read
-from tabr.bench.ranking import Score, pooled, ranks
-from tabr.bench.tasks import Task
-from tabr.frames import DataError
+from tabr.bench.ranks import Score, pooled, ranks
+from tabr.bench.tasks.task import Task
+from tabr.errors import DataError
 
 COLUMNS = ("rank", "method", "score", "std", "runs", "seconds", "n_parameters")
 

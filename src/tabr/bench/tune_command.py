@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tabr.bench.baselines import METHODS
-from tabr.bench.baselines.tabr import TabRMethod
-from tabr.bench.configs import check_method
+from tabr.bench.methods import METHODS
+from tabr.bench.methods.tabr import TabRMethod
+from tabr.bench.parameters import check_method
 from tabr.bench.running import (
     add_table,
     add_workers,
@@ -24,10 +24,10 @@ from tabr.bench.running import (
     tasks_of,
     team_of,
 )
-from tabr.bench.tasks import Task, check_files
-from tabr.bench.team import countdown
+from tabr.bench.tasks.task import Task, check_files
 from tabr.bench.tuning import Search, choice_path, tune
-from tabr.frames import DataError
+from tabr.bench.workers import countdown
+from tabr.errors import DataError
 from tabr.optional import require
 
 
@@ -127,7 +127,7 @@ def found_text(choice: Mapping[str, Any], task: Task) -> str:
 def constructor(params: Mapping[str, Any], method: str, task: Task) -> str:
     """Write the call that makes the estimator of a choice.
 
-    >>> from tabr.bench.catalog import select
+    >>> from tabr.bench.tasks.catalog import select
     >>> constructor({"width": 96}, "tabr-s", select(["adult"])[0])
     "TabRClassifier(mode='paper', width=96)"
     """

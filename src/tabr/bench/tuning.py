@@ -15,11 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tabr.bench.baselines import METHODS
+from tabr.bench.methods import METHODS
 from tabr.bench.protocol import Plan, Result, run_one, write_whole
-from tabr.bench.tasks import Parts, Task
-from tabr.bench.team import Failure, Place, Team
-from tabr.frames import DataError
+from tabr.bench.tasks.task import Parts, Task
+from tabr.bench.workers import Failure, Place, Team
+from tabr.errors import DataError
 from tabr.optional import require
 
 # Trials of the paper.

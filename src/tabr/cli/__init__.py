@@ -189,7 +189,7 @@ def _show_cases(
     model: Any, frame: Any, rows: list[int], m: int, as_json: bool, **more: bool
 ) -> None:
     """Show rows with their neighbours, as text or as JSON."""
-    from tabr.cases import case_lines, make_cases, telling_columns
+    from tabr.cli.neighbor_view import case_lines, make_cases, telling_columns
 
     cases = make_cases(model, frame, rows, m, **more)
     if as_json:
@@ -267,7 +267,7 @@ def demo(table: str, members: int, served: bool, port: int, as_json: bool) -> No
 
         serve_demo(table, members, port)
         return
-    from tabr.demo import render, run
+    from tabr.cli.demo import render, run
 
     result = run(table, members, verbose=sys.stderr.isatty(), say=say)
     if as_json:

@@ -25,21 +25,21 @@ output_type = click.Path(path_type=Path)
 
 def suffix_of(path: Path) -> str:
     """Return the suffix that tells a table's format."""
-    from tabr import files
+    from tabr.tables import files
 
     return files.suffix_of(path)
 
 
 def read_table(path: Path) -> pd.DataFrame:
     """Read a table of any known format."""
-    from tabr import files
+    from tabr.tables import files
 
     return files.read_table(path)
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
     """Write a table; a crash leaves no half of it."""
-    from tabr import files
+    from tabr.tables import files
 
     files.write_table(frame, path)
 
@@ -54,14 +54,14 @@ def check_output(path: Path, inputs: Iterable[Path | None]) -> None:
 
 def check_column(frame: pd.DataFrame, name: str, path: Path) -> None:
     """Refuse a column that the table does not have."""
-    from tabr import files
+    from tabr.tables import files
 
     files.check_column(frame, name, path)
 
 
 def closest(name: str, names: Iterable[str]) -> str:
     """Return the names that a misspelt one may stand for, as text."""
-    from tabr import files
+    from tabr.tables import files
 
     return files.closest(name, names)
 

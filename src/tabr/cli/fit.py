@@ -151,7 +151,7 @@ def fit(
         check_column(frame, name, table)
     note = (lambda text: None) if quiet else say
     if task == "auto":
-        from tabr.targets import choose_task
+        from tabr.tables.targets import choose_task
 
         task, reason = choose_task(frame[target])
         other = {"regression": "classification"}.get(task, "regression")
@@ -225,7 +225,7 @@ def _rule(
     same: tuple[str, ...],
 ) -> Any:
     """Return the rule that options ask for: all of them must hold."""
-    from tabr.filters import NotSameGroup, PastOnly, Rule, SameGroup
+    from tabr.candidates.rules import NotSameGroup, PastOnly, Rule, SameGroup
 
     if past_only is None and (window or gap):
         raise Mistake("--window and --gap need --past-only, which names the times")

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tabr.optional import MissingLibrary
+from tabr.errors import TabrError
 
 
 class Mistake(click.ClickException):
@@ -57,19 +57,6 @@ def _plain_cell(value: Any) -> Any:
     return None if text in ("NaT", "<NA>") else text
 
 
-def _is_mistake(error: Exception) -> bool:
-    """Tell a refusal of our own from a bug, such as a ValueError of numpy's."""
-    frames = list(traceback.walk_tb(error.__traceback__))
-    module = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
-    if isinstance(error, TypeError):  # cells that are no single values
-        return module in ("tabr.tables", "tabr.cells")
-    if isinstance(error, MissingLibrary):
-        return True
-    if isinstance(error, ValueError):
-        return module.startswith("tabr.")
-    return isinstance(error, OSError) or type(error).__name__ == "TrainingError"
-
-
 def _outcome(error: Exception, with_traceback: bool) -> tuple[str, int]:
     """Return the sentence and the exit code for an error."""
     if isinstance(error, click.Abort):
@@ -81,7 +68,7 @@ def _outcome(error: Exception, with_traceback: bool) -> tuple[str, int]:
         return error.format_message(), 2
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "out of memory; lower --param batch_size=N or choose another --device", 2
-    if _is_mistake(error):
+    if isinstance(error, TabrError | OSError):
         return str(error), 2
     if with_traceback:
         traceback.print_exception(error)

@@ -86,7 +86,7 @@ def _check_libraries() -> None:
 def serve_demo(table: str, members: int, port: int) -> None:
     """Fit a model on a table of the demo and serve it, until it is ended."""
     _check_libraries()
-    from tabr.demo import make_model, split
+    from tabr.cli.demo import make_model, split
     from tabr.serving.run import serve as start
 
     train, _, y_train, _ = split(table)

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tabr.cells import Cells
-from tabr.frames import Kind
 from tabr.report.evidence import Evidence
 from tabr.report.words import NOTHING, decimals_of, fixed, short
+from tabr.tables.cells import Cells, Kind
 
 N_BARS = 24  # of numbers and dates
 N_LEVELS = 8  # of categories; all others share a bar

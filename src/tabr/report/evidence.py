@@ -11,10 +11,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from tabr.errors import ParameterTypeError
 from tabr.estimators import TabRClassifier, TabRRegressor
-from tabr.explanation import NeighborTable
-from tabr.frames import to_frame
-from tabr.uncertainty import intervals, sets
+from tabr.prediction.explanation import NeighborTable
+from tabr.prediction.uncertainty import intervals, sets
+from tabr.tables.frame import to_frame
 
 Model = TabRClassifier | TabRRegressor
 Floats = NDArray[np.float64]
@@ -98,7 +99,7 @@ class Evidence:
 def gather(model: Model, X: Any, y: Any) -> Evidence:
     """Ask the model for the rows of X; of very many rows a random part."""
     if not isinstance(model, TabRClassifier | TabRRegressor):
-        raise TypeError(
+        raise ParameterTypeError(
             "a report is about a TabRClassifier or a TabRRegressor, however "
             f"{type(model).__name__} came: give the estimator itself"
         )

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabr.explanation import Explanation
-from tabr.frames import DataError, Kind
+from tabr.errors import DataError
+from tabr.prediction.explanation import Explanation
 from tabr.report.columns import as_numbers
 from tabr.report.evidence import Evidence
 from tabr.report.words import cell, decimals_of, fixed, percent
+from tabr.tables.cells import Kind
 
 N_NEIGHBORS = 6
 MOST_COLUMNS = 10  # of a table; those in which neighbours differ most

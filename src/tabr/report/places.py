@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tabr.frames import Kind
+from tabr.tables.cells import Kind
 
 LATITUDES = {"lat", "latitude"}
 LONGITUDES = {"lon", "lng", "long", "longitude"}

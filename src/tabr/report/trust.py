@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabr.frames import DataError
+from tabr.errors import DataError
 from tabr.report.evidence import COVERAGE, Evidence
 from tabr.report.words import cell
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tabr.filters import Rule, pack_rule
+from tabr.candidates.rules import Rule, pack_rule
 
 Floats = NDArray[np.float64]
 
@@ -110,7 +110,7 @@ def size_of(n_bytes: int) -> str:
 def rule_words(rule: Rule) -> str:
     """Say in a sentence who may be a neighbour.
 
-    >>> from tabr.filters import PastOnly
+    >>> from tabr.candidates.rules import PastOnly
     >>> rule_words(PastOnly("sold", gap="1D"))
     "A neighbour must come before the row in 'sold', with a gap of 1D."
     """

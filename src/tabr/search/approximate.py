@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tabr.search.exact import Neighbors, full_precision, nobody, scores, slices
-from tabr.search.rules import Allowed
+from tabr.search.filter import Allowed
 
 _ROWS = 256  # queries of one product
 _BYTES = 1 << 28  # scores held at a time

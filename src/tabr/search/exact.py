@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tabr.search.rules import Allowed
+from tabr.search.filter import Allowed
 
 _ROWS = {"cpu": 256, "cuda": 1024}  # queries of one product
 _BYTES = {"cpu": 1 << 28, "cuda": 1 << 31}  # scores held at a time

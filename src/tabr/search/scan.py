@@ -10,10 +10,10 @@ import torch.nn.functional as F
 import triton
 from torch import Tensor
 
-from tabr.members import n_at_once
+from tabr.device.member_axis import n_at_once
 from tabr.search import layout_triton, rank_triton, walk_triton
 from tabr.search.exact import Neighbors
-from tabr.search.rules import Rules
+from tabr.search.filter import Rules
 
 _HALF_FROM = 17  # narrower points cost little in full precision
 _EXTRA = 4  # columns for an offset, in two parts, and for the limits of errors

@@ -19,7 +19,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 
 from tabr import __version__
-from tabr.frames import DataError
+from tabr.errors import DataError
 from tabr.serving import bulk, messages
 from tabr.serving.batching import Batcher
 from tabr.serving.guards import Guard, Limits, Tokens

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 from fastapi import FastAPI, Query, Request, Response
 
-from tabr.frames import DataError
+from tabr.errors import DataError
 from tabr.serving import messages
 from tabr.serving.guards import Limits
 from tabr.serving.schema import plain_list

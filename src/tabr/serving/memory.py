@@ -20,12 +20,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tabr import TabRClassifier, TabRRegressor, __version__
+from tabr.errors import DataError
 from tabr.estimators import load_model
-from tabr.explanation import NeighborTable
-from tabr.frames import DataError
+from tabr.prediction.explanation import NeighborTable
+from tabr.prediction.uncertainty import intervals, sets
 from tabr.serving.schema import Row, Schema, plain, plain_list
 from tabr.serving.store import Behind, Change, Kind, Store, open_store
-from tabr.uncertainty import intervals, sets
 
 Model = TabRRegressor | TabRClassifier
 

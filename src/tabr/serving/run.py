@@ -10,7 +10,7 @@ from pathlib import Path
 
 import uvicorn
 
-from tabr.frames import DataError
+from tabr.errors import DataError
 from tabr.serving.app import create_app
 from tabr.serving.guards import Limits, Tokens
 from tabr.serving.memory import Memory

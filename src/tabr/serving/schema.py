@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from tabr.frames import DataError, Kind
+from tabr.errors import DataError
 from tabr.report.places import Coordinates, find_coordinates
+from tabr.tables.cells import Kind
 
 MOST_LEVELS = 50  # offered to choose from
 Cell = Literal["number", "flag", "text"]

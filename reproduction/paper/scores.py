@@ -1,0 +1,206 @@
+"""What was scored, by us and by the paper's authors, in one shape."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from reproduction.default_table import read_published
+from tabr.bench.methods import METHODS
+from tabr.bench.protocol import Result, read, time_of_a_fit
+from tabr.bench.ranks import Score, pooled
+from tabr.bench.tasks.catalog import BENCHMARKS, TASKS
+
+Kind = Literal["single", "ensemble"]
+KINDS: tuple[Kind, ...] = ("ensemble", "single")  # the paper's tables come first
+_PUBLISHED_KINDS: Mapping[str, Kind] = {"single": "single", "ensemble of 5": "ensemble"}
+_CONFIGS = ("tuned", "default")
+# Where the published SAINT was repaired, the paper shows the repaired one.
+_OTHER_NAMES = {"SAINT (fixed)": "saint"}
+_SECOND = re.compile(r"why/(?:classif|regression)-\w+-\w+-(\d+)-(.+)")
+
+
+class Model(NamedTuple):
+    """A method of the registry and where its parameters come from."""
+
+    method: str
+    config: str = "tuned"
+
+
+class Cell(NamedTuple):
+    """What the runs of one model on one set gave.
+
+    Attributes:
+        score: Their mean and standard deviation.
+        n_runs: How many there are.
+        seconds: Mean time of a fit, of those runs that shared the hardware with the
+            fewest others; not a number if it is not known.
+        hardware: Where they ran, as far as it is known.
+        workers: How many runs shared the hardware while these were timed, the fewest
+            and the most.
+    """
+
+    score: Score
+    n_runs: int
+    seconds: float = math.nan
+    hardware: tuple[str, ...] = ()
+    workers: tuple[int, int] = (1, 1)
+
+
+Parts = Mapping[int, Cell]  # a cell for each split
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Cells by model, kind and set; a set of several splits has a cell for each."""
+
+    parts: Mapping[tuple[Model, Kind, str], Parts]
+
+    def splits(self, model: Model, kind: Kind, label: str) -> set[int]:
+        """Return the splits of a set that have runs."""
+        return set(self.parts.get((model, kind, label), {}))
+
+    def cell(
+        self,
+        model: Model,
+        kind: Kind,
+        label: str,
+        splits: Collection[int] | None = None,
+    ) -> Cell | None:
+        """Return all runs of a model on a set, or on some of its splits, as one cell.
+
+        None if there are no runs. Splits have the same weight, whatever their seeds.
+        """
+        found = self.parts.get((model, kind, label), {})
+        cells = [c for s, c in sorted(found.items()) if splits is None or s in splits]
+        return _together(cells) if cells else None
+
+    def labels(self, model: Model, kind: Kind) -> list[str]:
+        """Return the sets on which a model was run."""
+        return [label for m, k, label in self.parts if (m, k) == (model, kind)]
+
+
+class Results(NamedTuple):
+    """Both sides, and the measure of each set: "rmse" or "accuracy"."""
+
+    ours: Scores
+    published: Scores
+    metrics: Mapping[str, str]
+
+    @property
+    def at_hand(self) -> set[str]:
+        """The sets with runs of ours: the others may lack a table here."""
+        return {label for _, _, label in self.ours.parts}
+
+    def larger_is_better(self, label: str) -> bool:
+        """Tell whether a larger score of a set is better."""
+        return self.metrics[label] == "accuracy"
+
+
+def read_results(out: Path) -> Results:
+    """Read the runs and the published figures of a results folder."""
+    published, metrics = _published(out)
+    runs: dict[Kind, Iterable[Result]]
+    runs = {"single": read_singles(out), "ensemble": read_ensembles(out)}
+    metrics |= {task.label: task.metric for task in TASKS}
+    return Results(_ours(runs), published, metrics)
+
+
+def read_singles(out: Path) -> list[Result]:
+    """Return all single runs, trials among them."""
+    return list(_read(out, "split-*-seed-*.json"))
+
+
+def read_ensembles(out: Path) -> list[Result]:
+    """Return all ensembles; the seed of each is the number of its group of seeds."""
+    return list(_read(out, "split-*-ensemble-*.json"))
+
+
+def _read(out: Path, files: str) -> Iterator[Result]:
+    for benchmark in BENCHMARKS:
+        yield from map(read, sorted(out.glob(f"{benchmark}/*/*/{files}")))
+
+
+def _ours(runs: Mapping[Kind, Iterable[Result]]) -> Scores:
+    """Sort runs into cells; those that no figure can be compared with are left out."""
+    comparable: dict[tuple[str, str], str]
+    comparable = {(t.benchmark, t.name): t.label for t in TASKS if t.comparable}
+    groups: dict[tuple[Model, Kind, str], dict[int, list[Result]]] = {}
+    for kind, results in runs.items():
+        for result in results:
+            model = Model(*result.method.rsplit("-", 1))
+            label = comparable.get((result.benchmark, result.task))
+            if label is None or model.method not in METHODS:
+                continue
+            if model.config in _CONFIGS:
+                splits = groups.setdefault((model, kind, label), defaultdict(list))
+                splits[result.split].append(result)
+    return Scores(
+        {
+            key: {split: _cell(part) for split, part in splits.items()}
+            for key, splits in groups.items()
+        }
+    )
+
+
+def _cell(results: list[Result]) -> Cell:
+    score = pooled(Score(result.test, 0.0) for result in results)
+    hardware = tuple(sorted({result.hardware for result in results}))
+    seconds, fewest = time_of_a_fit((r.seconds, r.workers) for r in results)
+    return Cell(score, len(results), seconds, hardware, (fewest, fewest))
+
+
+def _together(cells: list[Cell]) -> Cell:
+    return Cell(
+        pooled(cell.score for cell in cells),
+        sum(cell.n_runs for cell in cells),
+        math.fsum(cell.seconds for cell in cells) / len(cells),
+        tuple(sorted({name for cell in cells for name in cell.hardware})),
+        (min(c.workers[0] for c in cells), max(c.workers[1] for c in cells)),
+    )
+
+
+def _published(out: Path) -> tuple[Scores, dict[str, str]]:
+    models = _published_models()
+    parts: dict[tuple[Model, Kind, str], dict[int, Cell]] = {}
+    metrics: dict[str, str] = {}
+    rows = read_published(out, model=None, kind=None)
+    rows["gpu"] = rows["gpu"].fillna("")
+    for row in rows.to_dict("records"):
+        label, split = place(str(row["dataset"]))
+        metrics[label] = str(row["metric"])
+        if row["model"] in models:
+            key = (models[row["model"]], _PUBLISHED_KINDS[row["kind"]], label)
+            parts.setdefault(key, {})[split] = Cell(
+                Score(float(row["test_mean"]), float(row["test_std"])),
+                int(row["runs"]),
+                float(row["train_seconds"]),
+                tuple(name for name in row["gpu"].split("; ") if name),
+            )
+    return Scores(parts), metrics
+
+
+def _published_models() -> dict[str, Model]:
+    """Return the model behind each published name that we have a method for."""
+    names = {e.published: name for name, e in METHODS.items() if e.published}
+    names |= _OTHER_NAMES
+    tuned = {name: Model(method, "tuned") for name, method in names.items()}
+    default = {f"{n} default": Model(method, "default") for n, method in names.items()}
+    return tuned | default
+
+
+def place(published: str) -> tuple[str, int]:
+    """Return our label and the split of a set from its published name.
+
+    >>> place("why/classif-num-medium-4-wine")
+    ('why/wine', 4)
+    >>> place("higgs-small")
+    ('higgs-small', 0)
+    """
+    found = _SECOND.fullmatch(published)
+    return (f"why/{found[2]}", int(found[1])) if found else (published, 0)

@@ -1,6 +1,0 @@
-"""Every system that the paper compares with, and some since, behind one interface."""
-
-from tabr.bench.baselines.base import Method, Setting
-from tabr.bench.baselines.registry import METHODS, Entry
-
-__all__ = ["METHODS", "Entry", "Method", "Setting"]

@@ -1,0 +1,1 @@
+"""Tables with fixed splits: those of the paper's benchmarks, and a user's own."""

@@ -1,0 +1,295 @@
+"""The candidate set: the rows that predictions are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tabr.candidates.device_rules import RuleIndex
+from tabr.candidates.growable import Growing
+from tabr.candidates.rules import BoundRule, Rule
+from tabr.candidates.updatable_index import LivingIndex
+from tabr.errors import DataError, UnknownIdError
+from tabr.network.rows import Rows
+from tabr.network.tabr import TabR
+
+_MOST_REMOVED = 1 / 8  # of all: with more of them the set is packed anew
+_FEW = 1000  # removed ones that are never worth it
+
+
+class CandidateSet:
+    """Rows that may be retrieved, with ids that stay theirs.
+
+    A set never changes: `added`, `removed` and `relabelled` return another one, so
+    whoever works with a set meanwhile sees all of the old and nothing of the new. They
+    share memory, and cost what changes.
+
+    A candidate also has a *position*, by which networks know it; positions of removed
+    candidates stay taken until the set is packed anew.
+
+    Attributes:
+        rows: All positions' rows prepared for the network.
+        labels: All positions' encoded labels.
+        rule: Who may take whom, or None.
+        next_id: The id of the next candidate; no id is given twice.
+    """
+
+    def __init__(
+        self,
+        ids: NDArray[np.int64],
+        frame: pd.DataFrame,
+        y: NDArray[Any],
+        rows: Rows,
+        labels: Tensor,
+        rule: BoundRule | None = None,
+        next_id: int | None = None,
+    ) -> None:
+        """Take candidates (n,) whose ids increase; in the first the user's frame."""
+        self._ids, self._y = Growing(ids), Growing(y)
+        self._rows = [Growing(part) for part in rows]
+        self._labels = Growing(labels)
+        self._frames: tuple[pd.DataFrame, ...] = (frame,)
+        self._is_removed: NDArray[np.bool_] | None = None
+        self.rule = rule
+        self.next_id = int(ids[-1]) + 1 if len(ids) else 0
+        if next_id is not None:
+            self.next_id = max(next_id, self.next_id)
+        self._set_views()
+
+    def _set_views(self) -> None:
+        self.rows = Rows(*(part.view for part in self._rows))
+        self.labels = self._labels.view
+        self._indexes: dict[int, LivingIndex] = {}
+        self._rule_index: RuleIndex | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is quickly made again."""
+        return {**self.__dict__, "_indexes": {}, "_rule_index": None}
+
+    # --- what is in it --------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return the number of candidates."""
+        return self._ids.n - self.n_removed
+
+    @property
+    def n_removed(self) -> int:
+        """Positions whose candidates were removed."""
+        return 0 if self._is_removed is None else int(self._is_removed.sum())
+
+    def _present(self, array: NDArray[Any]) -> NDArray[Any]:
+        return array if self._is_removed is None else array[~self._is_removed]
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """The ids (n,), increasing."""
+        return self._present(self._ids.view)
+
+    @property
+    def y(self) -> NDArray[Any]:
+        """The labels (n,) as the user gave them."""
+        return self._present(self._y.view)
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The rows as the user gave them, (n, columns)."""
+        whole = _joined(self._frames)
+        if self._is_removed is None:
+            return whole
+        return whole[~self._is_removed].reset_index(drop=True)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the user's columns."""
+        return self._frames[0].columns.tolist()
+
+    def ids_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the ids at positions of any shape."""
+        return self._ids.view[positions]
+
+    def y_of(self, ids: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the user's labels of ids of any shape; those of -1 mean nothing."""
+        there = ids >= 0
+        positions = np.zeros(ids.shape, np.int64)
+        positions[there] = self.positions(ids[there])
+        return self._y.view[positions]
+
+    def positions(self, ids: object) -> NDArray[np.int64]:
+        """Return the positions (k,) of candidates; each id must be there."""
+        wanted = np.asarray(ids)
+        if wanted.size == 0:
+            return np.empty(0, np.int64)
+        if wanted.dtype.kind not in "iu":
+            raise DataError(
+                f"ids are whole numbers, however {wanted.dtype} came: give ids that "
+                "neighbors, explain or add_candidates returned"
+            )
+        wanted = wanted.reshape(-1).astype(np.int64)
+        known = self._ids.view
+        found = np.searchsorted(known, wanted)
+        clipped = np.minimum(found, len(known) - 1)
+        there = len(known) > 0 and known[clipped] == wanted
+        if self._is_removed is not None:
+            there = there & ~self._is_removed[clipped]
+        if not np.all(there):
+            missing = wanted[~np.broadcast_to(there, wanted.shape)][:5].tolist()
+            raise UnknownIdError(f"no candidate has these ids: {missing}")
+        return clipped
+
+    def look_up(self, ids: object) -> pd.DataFrame:
+        """Return the rows with these ids, as the user gave them, indexed by id."""
+        positions = self.positions(ids)
+        first = np.cumsum([0, *map(len, self._frames)])
+        part = np.searchsorted(first, positions, side="right") - 1
+        chosen = [
+            frame.iloc[positions[part == k] - first[k]]
+            for k, frame in enumerate(self._frames)
+            if (part == k).any()
+        ]
+        if not chosen:
+            chosen = [self._frames[0].iloc[:0]]
+        order = np.argsort(np.argsort(part, kind="stable"), kind="stable")
+        found = _joined(chosen).iloc[order]
+        return found.set_axis(pd.Index(self._ids.view[positions]))
+
+    # --- for networks ---------------------------------------------------------
+
+    def index_of(self, network: TabR) -> LivingIndex:
+        """Return the candidates, searchable by a network; made at the first call."""
+        key = id(network)
+        if key not in self._indexes:
+            index = LivingIndex(network, self.rows, self.labels.device)
+            if self._is_removed is not None:
+                index = index.without(_tensor(np.flatnonzero(self._is_removed)))
+            self._indexes[key] = index
+        return self._indexes[key]
+
+    def rule_index(self) -> RuleIndex | None:
+        """Return the rule on the candidates' device; made at the first call."""
+        if self.rule is not None and self._rule_index is None:
+            self._rule_index = RuleIndex(self.rule, self.labels.device)
+        return self._rule_index
+
+    def to(self, device: torch.device) -> CandidateSet:
+        """Return the set with its tensors on the device."""
+        new = self._copy()
+        new._rows = [Growing(part.view.to(device)) for part in self._rows]
+        new._labels = Growing(self.labels.to(device))
+        new._set_views()
+        return new
+
+    # --- other sets -----------------------------------------------------------
+
+    def _copy(self) -> CandidateSet:
+        new = CandidateSet.__new__(CandidateSet)
+        new.__dict__.update(self.__dict__)
+        new.__dict__.pop("frame", None)
+        return new
+
+    def added(
+        self, frame: pd.DataFrame, y: NDArray[Any], rows: Rows, labels: Tensor
+    ) -> tuple[CandidateSet, NDArray[np.int64]]:
+        """Return the set with more candidates, and their ids."""
+        ids = np.arange(self.next_id, self.next_id + len(frame))
+        new = self._copy()
+        if self.rule is not None:
+            new.rule = self.rule.extended(frame)
+        new._ids, new._y = self._ids.extended(ids), self._y.extended(y)
+        device = self.rows.num.device
+        new._rows = [
+            old.extended(part)
+            for old, part in zip(self._rows, rows.to(device), strict=True)
+        ]
+        new._labels = self._labels.extended(labels.to(self.labels.device))
+        new._frames = (*self._frames, frame.reindex(columns=self._frames[0].columns))
+        if self._is_removed is not None:
+            new._is_removed = np.append(self._is_removed, np.zeros(len(frame), bool))
+        new.next_id = self.next_id + len(frame)
+        new._set_views()
+        new._indexes = {k: v.extended(rows) for k, v in self._indexes.items()}
+        return new, ids
+
+    def removed(self, ids: object) -> CandidateSet:
+        """Return the set without the candidates of these ids."""
+        positions = np.unique(self.positions(ids))
+        if len(positions) >= len(self):
+            raise DataError(
+                f"a model needs candidates, however all {len(self)} are to be "
+                "removed: keep one, or fit again"
+            )
+        if len(positions) == 0:
+            return self
+        new = self._copy()
+        flags = np.zeros(self._ids.n, bool)
+        if self._is_removed is not None:
+            flags |= self._is_removed
+        flags[positions] = True
+        new._is_removed = flags
+        if flags.sum() > max(_FEW, _MOST_REMOVED * len(flags)):
+            return new.packed()
+        new._set_views()
+        gone = _tensor(positions)
+        new._indexes = {k: v.without(gone) for k, v in self._indexes.items()}
+        new._rule_index = self._rule_index
+        return new
+
+    def relabelled(self, ids: object, y: NDArray[Any], labels: Tensor) -> CandidateSet:
+        """Return the set with other labels y (k,) for these ids."""
+        positions = self.positions(ids)
+        n, n_distinct = len(positions), len(np.unique(positions))
+        if n_distinct < n:
+            raise DataError(
+                "each id may come once, as it gets one label, however "
+                f"{n} ids came for {n_distinct} candidates: drop the repeated ones"
+            )
+        new = self._copy()
+        of_all = self._y.view
+        dtype = of_all.dtype if of_all.dtype.kind == "O" else np.result_type(of_all, y)
+        of_all = of_all.astype(dtype)  # a copy
+        of_all[positions] = y
+        new._y = Growing(of_all)
+        place = _tensor(positions).to(self.labels.device)
+        new._labels = Growing(
+            self.labels.index_copy(0, place, labels.to(self.labels.device))
+        )
+        new._set_views()
+        new._indexes, new._rule_index = dict(self._indexes), self._rule_index
+        return new
+
+    def restricted(self, rule: Rule | None) -> CandidateSet:
+        """Return the set under another rule."""
+        new = self.packed()._copy()
+        new.rule = None if rule is None else rule.bind(new.frame)
+        new._set_views()
+        new._indexes = {} if new.n_removed != self.n_removed else dict(self._indexes)
+        return new
+
+    def packed(self) -> CandidateSet:
+        """Return the same candidates without positions of removed ones."""
+        if self._is_removed is None:
+            return self
+        there = np.flatnonzero(~self._is_removed)
+        index = _tensor(there)
+        rows = self.rows.take(index.to(self.rows.num.device))
+        labels = self.labels[index.to(self.labels.device)]
+        rule = None if self.rule is None else self.rule.taken(there)
+        return CandidateSet(
+            self.ids, self.frame, self.y, rows, labels, rule, self.next_id
+        )
+
+
+def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    if len(frames) == 1:
+        return frames[0]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _tensor(positions: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(positions.astype(np.int64))

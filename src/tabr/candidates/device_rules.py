@@ -1,0 +1,72 @@
+"""Rules on a device: candidates' codes, and rows tagged by what they may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tabr.candidates.rule_codes import Function, Tags
+from tabr.candidates.rules import BoundRule
+from tabr.search import Allowed, Rules
+
+
+class RuleIndex:
+    """A rule with its candidates, on a device."""
+
+    def __init__(self, bound: BoundRule, device: torch.device) -> None:
+        """Move the candidates' codes to the device."""
+        self.bound, self.device = bound, device
+        self.codes = torch.from_numpy(bound.codes).to(device)
+
+    def tag(self, frame: pd.DataFrame) -> TaggedRows:
+        """Return rows with what they need to be compared with the candidates."""
+        return TaggedRows(self, self.bound.tags(frame))
+
+
+class TaggedRows:
+    """What a rule allows the rows of a table.
+
+    Attributes:
+        captures: Whether a CUDA graph can hold it: no function asks the host.
+    """
+
+    def __init__(self, index: RuleIndex, tags: Tags) -> None:
+        """Move the rows' intervals to the device."""
+        self.index, self.values = index, tags.values
+        self.low, self.high = (
+            torch.from_numpy(part).to(index.device) for part in (tags.low, tags.high)
+        )
+        self.captures = all(values is None for values in tags.values)
+
+    def rules(self, batch: Tensor | slice) -> Rules:
+        """Return the rules of the rows at batch."""
+        low, high = (part[:, batch].contiguous() for part in (self.low, self.high))
+        bound = self.index.bound
+        functions = () if self.captures else tuple(self._functions(batch))
+        return Rules(self.index.codes, low, high, bound.outside, bound.ends, functions)
+
+    def _functions(self, batch: Tensor | slice) -> list[tuple[int, Allowed]]:
+        index: Any = batch.cpu().numpy() if isinstance(batch, Tensor) else batch
+        found = []
+        for line, values in enumerate(self.values):
+            part = self.index.bound.lines[line]
+            if values is not None and isinstance(part, Function):
+                of_rows = {name: column[index] for name, column in values.items()}
+                found.append((line, self._allowed(part, of_rows)))
+        return found
+
+    def _allowed(
+        self, function: Function, of_rows: dict[str, NDArray[Any]]
+    ) -> Callable[[slice, slice], Tensor]:
+        device = self.index.device
+
+        def allowed(rows: slice, part: slice) -> Tensor:
+            chosen = {name: column[rows] for name, column in of_rows.items()}
+            return torch.tensor(function(chosen, part), device=device)
+
+        return allowed

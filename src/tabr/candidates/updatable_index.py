@@ -1,0 +1,101 @@
+"""Candidates of a fitted network, searchable while they come and go."""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from tabr.candidates.growable import Growing
+from tabr.candidates.point_index import PointIndex, candidate_points
+from tabr.network.rows import Rows
+from tabr.network.tabr import TabR
+from tabr.search import Rules
+
+
+class LivingIndex(PointIndex):
+    """Candidates under a metric that stays.
+
+    `extended` and `without` return an index with other candidates and leave this one as
+    it is. On a CPU they cost what changes, beside a copy of one number for each
+    candidate; on a GPU `extended` lays all candidates out anew.
+    """
+
+    def __init__(self, network: TabR, rows: Rows, device: torch.device) -> None:
+        """Make rows searchable for the network on the device.
+
+        On CPUs it comes with the network in float64, which costs little there and
+        keeps a prediction the same however many rows are predicted together.
+        """
+        self.encoder = network
+        own = copy.deepcopy(network).double() if device.type == "cpu" else network
+        super().__init__(own, candidate_points(network, rows))
+        self.n_removed = 0
+        self._alive: Tensor | None = None  # (n,), where a scan needs to be told
+        if self.scan is None:
+            self._points = Growing(self.points)
+            # Number by number: one query then reads one stream.
+            self._vectors = Growing(self.vectors.T.contiguous(), axis=1)
+            self.vectors = self._vectors.view.T
+            self._offsets = None if self.offsets is None else Growing(self.offsets)
+
+    @torch.no_grad()
+    def extended(self, rows: Rows) -> Self:
+        """Return it with further candidates."""
+        new = copy.copy(self)
+        points = candidate_points(self.encoder, rows).to(self.points.device)
+        if self.scan is not None:
+            every = torch.cat([self.points, points])
+            PointIndex.__init__(new, self.network, every, self.metric)
+            if self._alive is not None:
+                new._alive = torch.cat([self._alive, self._alive.new_ones(len(points))])
+            return new
+        new._points = self._points.extended(points)
+        vectors = points - self.center
+        new._vectors = self._vectors.extended(vectors.T)
+        new.points, new.vectors = new._points.view, new._vectors.view.T
+        if self._offsets is not None:
+            offsets = self._offsets_of(vectors)
+            if offsets is None:  # zeros, some of which say that one was removed
+                offsets = self._offsets.view.new_zeros(len(points))
+            new._offsets = self._offsets.extended(offsets)
+            new.offsets = new._offsets.view
+        return new
+
+    def without(self, positions: Tensor) -> Self:
+        """Return it without the candidates at these positions, which stay taken."""
+        new = copy.copy(self)
+        new.n_removed = self.n_removed + len(positions)
+        if self.scan is not None:
+            ones = torch.ones(len(self.points), dtype=torch.int32)
+            alive = ones.to(self.points.device) if self._alive is None else self._alive
+            new._alive = alive.index_fill(0, positions.to(alive.device), 0)
+            return new
+        if self.offsets is None:
+            offsets = torch.zeros(len(self.points), dtype=self.vectors.dtype)
+            offsets = offsets.to(self.network.linear.weight.device)
+        else:
+            offsets = self.offsets
+        offsets = offsets.index_fill(0, positions.to(offsets.device), -torch.inf)
+        new._offsets = Growing(offsets)
+        new.offsets = offsets
+        return new
+
+    def _permitted(self, rules: Rules | None, b: int) -> Rules | None:
+        """Forbid who was removed."""
+        return rules if self._alive is None else _among(self._alive, rules, b)
+
+
+def _among(alive: Tensor, rules: Rules | None, b: int) -> Rules:
+    """Add a rule: a candidate's flag must be one."""
+    codes, one = alive[None], alive.new_ones(1, b)
+    if rules is None:
+        return Rules(codes, one, one, 0, 1)
+    return rules._replace(
+        codes=torch.cat([rules.codes, codes]),
+        low=torch.cat([rules.low, one]),
+        high=torch.cat([rules.high, one]),
+        ends=rules.ends | 1 << len(rules.codes),
+    )

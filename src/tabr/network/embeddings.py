@@ -1,0 +1,153 @@
+"""From prepared columns to one input vector: numbers, binary columns, categories."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from tabr.config import EmbeddingConfig
+from tabr.network.rows import Rows
+
+
+class LinearReLU(nn.Module):
+    """LR: each number times a vector of its own, plus a bias, then ReLU.
+
+    Shape: (..., n_features) -> (..., n_features * width).
+    """
+
+    def __init__(self, n_features: int, width: int) -> None:
+        """Draw weights and biases uniform within width ** -0.5."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(n_features, width))
+        self.bias = nn.Parameter(torch.empty(n_features, width))
+        for parameter in (self.weight, self.bias):
+            nn.init.uniform_(parameter, -(width**-0.5), width**-0.5)
+
+    def forward(self, num: Tensor) -> Tensor:
+        """Embed the numbers and join the embeddings feature by feature."""
+        return (num[..., None] * self.weight + self.bias).relu().flatten(-2)
+
+
+class Periodic(nn.Module):
+    """The periodic part of PLR: [cos, sin] of 2 pi frequency x.
+
+    Shape: (..., n_features) -> (..., n_features, 2 * n_frequencies).
+    """
+
+    def __init__(self, n_features: int, n_frequencies: int, scale: float) -> None:
+        """Draw frequencies normal with standard deviation scale."""
+        super().__init__()
+        self.frequencies = nn.Parameter(torch.empty(n_features, n_frequencies))
+        nn.init.normal_(self.frequencies, 0.0, scale)
+
+    def forward(self, num: Tensor) -> Tensor:
+        """Return cosines, then sines, of each number."""
+        angle = 2 * math.pi * self.frequencies * num[..., None]
+        return torch.cat([angle.cos(), angle.sin()], -1)
+
+
+class PLR(nn.Module):
+    """PLR: periodic, then a linear layer for each feature, then ReLU.
+
+    Shape: (..., n_features) -> (..., n_features * width).
+    """
+
+    def __init__(self, n_features: int, config: EmbeddingConfig) -> None:
+        """Draw the linear layers uniform within (their input width) ** -0.5."""
+        super().__init__()
+        d_in = 2 * config.n_frequencies
+        self.periodic = Periodic(
+            n_features, config.n_frequencies, config.frequency_scale
+        )
+        self.weight = nn.Parameter(torch.empty(n_features, d_in, config.width))
+        self.bias = nn.Parameter(torch.empty(n_features, config.width))
+        for parameter in (self.weight, self.bias):
+            nn.init.uniform_(parameter, -(d_in**-0.5), d_in**-0.5)
+
+    def forward(self, num: Tensor) -> Tensor:
+        """Embed the numbers and join the embeddings feature by feature."""
+        periodic: Tensor = self.periodic(num)
+        x = periodic[..., None, :] @ self.weight  # (..., n_features, 1, width)
+        return (x.squeeze(-2) + self.bias).relu().flatten(-2)
+
+
+class PLRLite(nn.Module):
+    """PLR with one linear layer shared by all features.
+
+    Shape: (..., n_features) -> (..., n_features * width).
+    """
+
+    def __init__(self, n_features: int, config: EmbeddingConfig) -> None:
+        """Make the shared linear layer as torch does by default."""
+        super().__init__()
+        self.periodic = Periodic(
+            n_features, config.n_frequencies, config.frequency_scale
+        )
+        self.linear = nn.Linear(2 * config.n_frequencies, config.width)
+
+    def forward(self, num: Tensor) -> Tensor:
+        """Embed the numbers and join the embeddings feature by feature."""
+        x: Tensor = self.linear(self.periodic(num))
+        return x.relu().flatten(-2)
+
+
+class OneHot(nn.Module):
+    """Codes of categories -> zeros and ones; a code without a level is all zeros.
+
+    Shape: (..., n_columns) -> (..., sum of cardinalities).
+    """
+
+    column: Tensor
+    level: Tensor
+
+    def __init__(self, cardinalities: tuple[int, ...]) -> None:
+        """Remember for each output which column and level it stands for."""
+        super().__init__()
+        counts = torch.tensor(cardinalities, dtype=torch.int64)
+        levels = [torch.arange(count) for count in cardinalities]
+        column = torch.arange(len(counts)).repeat_interleave(counts)
+        empty = torch.empty(0, dtype=torch.int64)
+        self.register_buffer("column", column, persistent=False)
+        self.register_buffer("level", torch.cat([empty, *levels]), persistent=False)
+
+    def forward(self, cat: Tensor) -> Tensor:
+        """Compare each code with each level of its column."""
+        return cat[..., self.column] == self.level
+
+
+def make_embedding(n_features: int, config: EmbeddingConfig) -> nn.Module:
+    """Build the embedding that the config names."""
+    if config.kind == "lr":
+        return LinearReLU(n_features, config.width)
+    return (PLR if config.kind == "plr" else PLRLite)(n_features, config)
+
+
+class InputVector(nn.Module):
+    """Rows -> u, the input vector: numbers, binary columns, one-hot categories.
+
+    Shape: rows (...) -> (..., width).
+    """
+
+    def __init__(
+        self,
+        n_num: int,
+        n_bin: int,
+        cardinalities: tuple[int, ...],
+        embedding: EmbeddingConfig | None,
+    ) -> None:
+        """Embed numbers only where there are any."""
+        super().__init__()
+        self.is_fixed = embedding is None or n_num == 0
+        self.embedding: nn.Module = nn.Identity()
+        if embedding is not None and n_num > 0:
+            self.embedding = make_embedding(n_num, embedding)
+        self.one_hot = OneHot(cardinalities)
+        width_num = n_num * (embedding.width if embedding is not None else 1)
+        self.width = width_num + n_bin + sum(cardinalities)
+
+    def forward(self, rows: Rows) -> Tensor:
+        """Join the parts of the input vector."""
+        num = self.embedding(rows.num)
+        return torch.cat([num, rows.bin, self.one_hot(rows.cat).to(num.dtype)], -1)

@@ -1,0 +1,374 @@
+"""TabR: the encoder E, the retrieval module R and the predictor P.
+
+The network never sees "the candidates". It maps rows to *points*, by which they are
+remembered, and rows with given neighbours to predictions. Who was searched, among
+whom and when is the caller's business.
+
+All that R reads of a neighbour is linear in its point, which is what makes it fast:
+
+* the point of a row is its input vector u when the encoder is one linear layer, and
+  its normalised representation otherwise;
+* its key is `metric @ point` plus a bias, so similarities and T read differences of
+  points (differences forget biases);
+* weighted sums over neighbours are taken before the linear maps that follow them:
+  labels, rows and the last layer of T.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from tabr.config import NetworkConfig, Task
+from tabr.device.member_axis import Dropout, n_members
+from tabr.network.embeddings import InputVector
+from tabr.network.hidden_sum import hidden_sum, shared_hidden_sum
+from tabr.network.rows import Rows, take
+
+# A linear encoder's input vectors serve as points up to this multiple of the width;
+# beyond it the products with them cost more than encoding the neighbours again.
+_WIDEST_POINT = 3
+_MOST_PARTS = 64  # of rows, whose sums are added up
+
+
+class Context(NamedTuple):
+    """The neighbours of b rows: points (b, m, p), labels (b, m), found (b, m).
+
+    `found` may be None: all of them were. With positions (b, m) points are those
+    (n, p) of all candidates, and the positions say who of them is near; only a network
+    that `can_share` takes such.
+    """
+
+    points: Tensor
+    labels: Tensor
+    found: Tensor | None = None
+    positions: Tensor | None = None
+
+
+class Metric(NamedTuple):
+    """What the network multiplies points with, multiplied out once.
+
+    Attributes:
+        key: (d, p), from points to keys, biases left out.
+        gram: (p, p), `key.T @ key`: squared distances are its quadratic form.
+        hidden: (h, p), from points to the hidden layer of T, or None.
+    """
+
+    key: Tensor
+    gram: Tensor
+    hidden: Tensor | None
+
+
+class Output(NamedTuple):
+    """Predictions (b, outputs); weights and similarities (b, m) of the neighbours."""
+
+    prediction: Tensor
+    weights: Tensor
+    similarity: Tensor
+
+
+def _product(x: Tensor, matrix: Tensor) -> Tensor:
+    """Multiply rows x (b, m, p) with a matrix (p, q).
+
+    The matrix's gradient is a sum over all rows. Of several members a GPU takes such
+    sums one term after the other, so there the rows come in parts.
+    """
+    if not n_members():
+        return x @ matrix
+    n_parts = math.gcd(x.shape[0] * x.shape[1], _MOST_PARTS)
+    parts = x.reshape(n_parts, -1, x.shape[2]) @ matrix.expand(n_parts, *matrix.shape)
+    return parts.reshape(*x.shape[:2], matrix.shape[1])
+
+
+class Block(nn.Module):
+    """x + Dropout2(Linear(Dropout(ReLU(Linear(LayerNorm(x)))))).
+
+    Shape: (..., d) -> (..., d).
+    """
+
+    def __init__(self, config: NetworkConfig, normalized: bool) -> None:
+        """Leave out the LayerNorm where `normalized` is False."""
+        super().__init__()
+        d, hidden = config.width, config.hidden
+        self.norm = nn.LayerNorm(d) if normalized else nn.Identity()
+        self.first = nn.Linear(d, hidden)
+        self.dropout = Dropout(config.dropout)
+        self.second = nn.Linear(hidden, d)
+        self.block_dropout = Dropout(config.block_dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add to x what the block makes of it."""
+        hidden = self.dropout(self.first(self.norm(x)).relu())
+        out: Tensor = x + self.block_dropout(self.second(hidden))
+        return out
+
+
+class NumberLabel(nn.Module):
+    """W_Y for numbers: Linear(1, d), summed over neighbours before it is applied."""
+
+    spared_from_decay = True
+
+    def __init__(self, width: int) -> None:
+        """Draw weight and bias uniform in +-1/sqrt(2)."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width, 1))
+        self.bias = nn.Parameter(torch.empty(width))
+        for parameter in (self.weight, self.bias):
+            nn.init.uniform_(parameter, -(2**-0.5), 2**-0.5)
+
+    def forward(self, labels: Tensor, weights: Tensor) -> Tensor:
+        """Labels and weights (b, m) -> sum_i w_i W_Y(y_i), (b, d)."""
+        terms = torch.stack([labels, torch.ones_like(labels)], -1)  # (b, m, 2)
+        sums = (weights[:, None] @ terms).squeeze(1)  # of labels and of weights
+        return sums @ torch.stack([self.weight[:, 0], self.bias])
+
+
+class ClassLabel(nn.Module):
+    """W_Y for classes: a table of embeddings, applied to the weighted histogram."""
+
+    spared_from_decay = True
+
+    def __init__(self, n_classes: int, width: int) -> None:
+        """Draw the table uniform in +-1."""
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(n_classes, width))
+        nn.init.uniform_(self.table, -1.0, 1.0)
+
+    def forward(self, labels: Tensor, weights: Tensor) -> Tensor:
+        """Labels and weights (b, m) -> sum_i w_i table[y_i], (b, d)."""
+        classes = torch.arange(len(self.table), device=labels.device)
+        is_class = (labels[..., None] == classes).to(weights.dtype)  # (b, m, classes)
+        return (weights[:, None] @ is_class).squeeze(1) @ self.table
+
+
+class Difference(nn.Module):
+    """T(k - k_i), summed over neighbours before its last layer."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        """Make both layers as torch does by default; the last has no bias."""
+        super().__init__()
+        self.first = nn.Linear(config.width, config.hidden)
+        self.second = nn.Linear(config.hidden, config.width, bias=False)
+        self.rate = config.dropout
+
+    def forward(self, difference: Tensor, weight: Tensor, weights: Tensor) -> Tensor:
+        """Differences (b, m, p) of points, weight (h, p) -> sum_i w_i T_i, (b, d).
+
+        The hidden layer is computed in the precision of `weight`.
+        """
+        hidden = hidden_sum(
+            difference.to(weight.dtype),
+            weights.to(weight.dtype),
+            weight,
+            self.first.bias.to(weight.dtype),
+            self.rate if self.training else 0.0,
+        )
+        out: Tensor = self.second(hidden.to(difference.dtype))
+        return out
+
+    def shared(
+        self, point: Tensor, context: Context, weight: Tensor, weights: Tensor
+    ) -> Tensor:
+        """Return the same for points (b, p) and neighbours by position."""
+        assert context.positions is not None
+        hidden = shared_hidden_sum(
+            point @ weight.T + self.first.bias,
+            context.points @ weight.T,
+            context.positions,
+            weights,
+            self.rate if self.training else 0.0,
+        )
+        out: Tensor = self.second(hidden)
+        return out
+
+
+class TabR(nn.Module):
+    """The whole network, at any point of the paper's design space."""
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        n_num: int,
+        n_bin: int,
+        cardinalities: tuple[int, ...],
+        task: Task,
+        n_classes: int = 0,
+    ) -> None:
+        """Build the modules that the config names; `forward` only runs them."""
+        super().__init__()
+        self.config = config
+        d, r = config.width, config.retrieval
+        self.input = InputVector(n_num, n_bin, cardinalities, config.embedding)
+        self.linear = nn.Linear(self.input.width, d)
+        self.encoder = nn.ModuleList(
+            Block(config, normalized=i > 0) for i in range(config.encoder_blocks)
+        )
+        self.norm = nn.LayerNorm(d) if config.encoder_blocks else nn.Identity()
+        self.points_are_inputs = (
+            config.encoder_blocks == 0
+            and self.input.is_fixed
+            and self.input.width <= _WIDEST_POINT * d
+        )
+        # A bias of keys is forgotten by differences and by <q, k> unless q is k.
+        bias_matters = (r.similarity == "dot") != r.own_query
+        self.to_key = nn.Linear(d, d, bias=bias_matters)
+        self.to_query = nn.Linear(d, d) if r.own_query else None
+        self.is_dot = r.similarity == "dot"
+        self.scale = d**-0.5 if r.scaled else 1.0
+        self.row_value = nn.Linear(d, d) if "row" in r.value else None
+        self.label_value: nn.Module | None = None
+        if "label" in r.value:
+            self.label_value = (
+                NumberLabel(d) if task == "regression" else ClassLabel(n_classes, d)
+            )
+        self.difference_value = Difference(config) if "difference" in r.value else None
+        self.unknown_label: nn.Parameter | None = None
+        if r.self_in_context and "label" in r.value:
+            self.unknown_label = nn.Parameter(torch.empty(d).uniform_(-1.0, 1.0))
+        self.context_dropout = Dropout(config.context_dropout)
+        self.predictor = nn.Sequential(
+            *(Block(config, normalized=True) for _ in range(config.predictor_blocks))
+        )
+        n_outputs = n_classes if task == "classes" else 1
+        self.head = nn.Sequential(nn.LayerNorm(d), nn.ReLU(), nn.Linear(d, n_outputs))
+
+    @property
+    def can_share(self) -> bool:
+        """Tell whether keys and T are all that is read of neighbours' points."""
+        r = self.config.retrieval
+        plain = not (r.self_in_context or r.own_query or self.is_dot)
+        return plain and self.row_value is None and not self.points_are_inputs
+
+    # --- rows -> points -------------------------------------------------------
+
+    def _encode(self, u: Tensor) -> Tensor:
+        """Input vectors (..., d_in) -> x~ (..., d)."""
+        x: Tensor = self.linear(u)
+        for block in self.encoder:
+            x = block(x)
+        return x
+
+    def points(self, rows: Rows) -> Tensor:
+        """Return what rows (...) are remembered by, (..., p)."""
+        u: Tensor = self.input(rows)
+        if self.points_are_inputs:
+            return u
+        out: Tensor = self.norm(self._encode(u))
+        return out
+
+    def _represent(self, points: Tensor) -> Tensor:
+        """Points -> what W_K, W_Q and W_V read, (..., d)."""
+        out: Tensor = self.linear(points) if self.points_are_inputs else points
+        return out
+
+    def metric(self) -> Metric:
+        """Multiply out what reads points; it holds until the parameters change."""
+        key = self.to_key.weight
+        if self.points_are_inputs:
+            key = key @ self.linear.weight
+        hidden = None
+        if self.difference_value is not None:
+            hidden = self.difference_value.first.weight @ key
+        return Metric(key, key.T @ key, hidden)
+
+    def _query(self, points: Tensor) -> Tensor:
+        """Points (b, p) -> queries (b, d)."""
+        to_query = self.to_key if self.to_query is None else self.to_query
+        out: Tensor = to_query(self._represent(points))
+        return out
+
+    # --- points -> who is near: queries and candidates as one inner product ---
+
+    def offsets(self, vectors: Tensor, metric: Metric) -> Tensor | None:
+        """Return the term of a candidate's score that no query changes, (n,).
+
+        A candidate's score for a query is <query, vector> + offset, larger is closer;
+        vectors (n, p) are points minus their common centre, which keeps rounding
+        errors small and changes no order.
+        """
+        if self.is_dot:
+            return None
+        return -((vectors @ metric.gram) * vectors).sum(-1)
+
+    def queries(self, points: Tensor, center: Tensor, metric: Metric) -> Tensor:
+        """Return vectors (b, p) whose products with candidates rank them."""
+        if self.is_dot:
+            return self._query(points) @ metric.key
+        if self.to_query is None:
+            return 2 * (points - center) @ metric.gram
+        central_key: Tensor = self.to_key(self._represent(center))
+        return 2 * (self._query(points) - central_key) @ metric.key
+
+    # --- row + neighbours -> prediction ---------------------------------------
+
+    def _similarity(
+        self, point: Tensor, points: Tensor, difference: Tensor, metric: Metric
+    ) -> Tensor:
+        """Point (b, p), neighbours' points and differences (b, m, p) -> (b, m)."""
+        if self.is_dot:  # without <q, bias of keys>, which softmax forgets
+            return (points @ (self._query(point) @ metric.key)[:, :, None]).squeeze(-1)
+        if self.to_query is not None:
+            key: Tensor = self.to_key(self._represent(points))
+            return -(self._query(point)[:, None] - key).square().sum(-1)
+        if len(metric.key) < len(metric.gram):  # keys are narrower than points
+            return -_product(difference, metric.key.T).square().sum(-1)
+        return -(_product(difference, metric.gram) * difference).sum(-1)
+
+    def forward(
+        self, rows: Rows, context: Context, metric: Metric | None = None
+    ) -> Output:
+        """Predict for b rows from their neighbours.
+
+        A row without any neighbour is predicted from itself alone. The network's
+        present `metric()` may be given by a caller who has it already.
+        """
+        metric = self.metric() if metric is None else metric
+        u: Tensor = self.input(rows)
+        x = self._encode(u)
+        point = u if self.points_are_inputs else self.norm(x)
+        points, found = context.points, context.found
+        first = 0  # place of the neighbours
+        if context.positions is not None:
+            keys = take(points @ metric.key.T, context.positions)  # (b, m, d)
+            similarity = -((point @ metric.key.T)[:, None] - keys).square().sum(-1)
+        else:
+            if self.config.retrieval.self_in_context:
+                points, first = torch.cat([point[:, None], points], 1), 1
+                if found is not None:
+                    own = found.new_ones(len(found), 1)
+                    found = torch.cat([own, found], 1)
+            difference = point[:, None] - points  # (b, m, p)
+            similarity = self._similarity(point, points, difference, metric)
+        if self.scale != 1.0:
+            similarity = similarity * self.scale
+        if found is not None:
+            lowest = torch.finfo(similarity.dtype).min
+            similarity = similarity.masked_fill(~found, lowest)
+        weights = similarity.softmax(-1)
+        if found is not None:
+            weights = weights * found
+        dropped = self.context_dropout(weights)
+
+        if self.row_value is not None:
+            mean = (dropped[:, None] @ points).squeeze(1)  # (b, p)
+            total = dropped.sum(-1, keepdim=True)
+            if self.points_are_inputs:
+                mean = mean @ self.linear.weight.T + total * self.linear.bias
+            x = x + mean @ self.row_value.weight.T + total * self.row_value.bias
+        if self.label_value is not None:
+            x = x + self.label_value(context.labels, dropped[:, first:])
+        if self.unknown_label is not None:
+            x = x + dropped[:, :1] * self.unknown_label
+        if self.difference_value is not None and metric.hidden is not None:
+            if context.positions is not None:
+                x = x + self.difference_value.shared(
+                    point, context, metric.hidden, dropped
+                )
+            else:
+                x = x + self.difference_value(difference, metric.hidden, dropped)
+
+        prediction: Tensor = self.head(self.predictor(x))
+        return Output(prediction, weights[:, first:], similarity[:, first:])

@@ -1,0 +1,135 @@
+"""How sure a prediction is, from its neighbours: split conformal prediction.
+
+Rows that were held out tell how wrong predictions are. A *score* measures each of their
+errors; the quantile of the scores, with a correction for their number, covers the error
+of a new row with the probability asked for, if it comes from where they came from. That
+holds whatever the scores are; good scores make intervals short where neighbours agree.
+
+* A number's score is the error divided by a width: how far the labels of neighbours
+  spread, and never much less than usual.
+* A class's score is one minus the probability that it was given.
+
+A row is *far* if its nearest candidates are farther from it than those of almost all
+rows that were held out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tabr.errors import DataError, ParameterError
+from tabr.prediction.explanation import NeighborTable
+
+Floats = NDArray[np.float64]
+
+_NEAREST = 5  # candidates whose mean distance says how far a row is
+MOST_ROWS = 10_000  # that calibration looks at
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What held-out rows taught about errors.
+
+    Attributes:
+        scores: Their scores, sorted.
+        distances: Their distances to the nearest candidates, sorted.
+        spread: The usual spread of neighbours' labels; 0 for classes.
+    """
+
+    scores: Floats
+    distances: Floats
+    spread: float
+
+    def limit(self, coverage: float) -> float:
+        """Return the score that a share `coverage` of new rows does not exceed."""
+        if not 0 < coverage < 1:
+            raise ParameterError(f"`0 < coverage < 1` must hold, however: {coverage=}")
+        n = len(self.scores)
+        rank = math.ceil((n + 1) * coverage)
+        if rank > n:
+            needed = math.ceil(coverage / (1 - coverage))
+            raise DataError(
+                f"coverage {coverage} needs {needed} rows that were held out, however "
+                f"there are {n}: call calibrate with more, or ask for less"
+            )
+        return float(self.scores[rank - 1])
+
+    def typicality(self, table: NeighborTable) -> Floats:
+        """Return the share (n,) of held-out rows that are at least as far."""
+        away = distance(table)
+        n_nearer = np.searchsorted(self.distances, away, side="left")
+        n = len(self.distances)
+        share: Floats = (n - n_nearer + 1) / (n + 1)
+        return share
+
+
+def calibrate_numbers(
+    truth: Floats, prediction: Floats, table: NeighborTable, labels: NDArray[Any]
+) -> Calibration:
+    """Learn from errors of numbers; labels (n, m) are those of neighbours."""
+    own = spreads(table, labels)
+    usual = float(np.median(own)) or 1.0
+    scores = np.abs(truth - prediction) / _widths(own, usual)
+    return Calibration(np.sort(scores), np.sort(distance(table)), usual)
+
+
+def calibrate_classes(
+    truth: NDArray[np.int64], probabilities: Floats, table: NeighborTable
+) -> Calibration:
+    """Learn from probabilities (n, classes) that the true classes were given."""
+    given = np.take_along_axis(probabilities, truth[:, None], 1)[:, 0]
+    return Calibration(np.sort(1 - given), np.sort(distance(table)), 0.0)
+
+
+def intervals(
+    calibration: Calibration,
+    coverage: float,
+    prediction: Floats,
+    table: NeighborTable,
+    labels: NDArray[Any],
+) -> Floats:
+    """Return lower and upper ends (n, 2)."""
+    limit = calibration.limit(coverage)
+    reach = limit * _widths(spreads(table, labels), calibration.spread)
+    return np.stack([prediction - reach, prediction + reach], 1)
+
+
+def sets(
+    calibration: Calibration, coverage: float, probabilities: Floats
+) -> NDArray[np.bool_]:
+    """Return which classes are in the sets (n, classes); the likeliest always is."""
+    inside = 1 - probabilities <= calibration.limit(coverage)
+    inside[np.arange(len(inside)), probabilities.argmax(1)] = True
+    return inside
+
+
+def spreads(table: NeighborTable, labels: NDArray[Any]) -> Floats:
+    """Return the weighted standard deviations (n,) of neighbours' labels."""
+    values = np.where(table.ids >= 0, labels, 0.0).astype(np.float64)
+    total = np.maximum(table.weights.sum(1, keepdims=True), 1e-12)
+    weights = table.weights / total
+    mean = (weights * values).sum(1, keepdims=True)
+    spread: Floats = np.sqrt((weights * (values - mean) ** 2).sum(1))
+    return spread
+
+
+def _widths(own: Floats, usual: float) -> Floats:
+    """Return the widths of intervals before they are scaled (n,).
+
+    Half is what is usual: where few neighbours happen to agree, the model may err too.
+    """
+    return 0.5 * (own + usual)
+
+
+def distance(table: NeighborTable) -> Floats:
+    """Return how far rows are from their nearest candidates (n,); inf if none."""
+    near = np.sort(np.where(table.ids >= 0, table.distances, np.inf), 1)[:, :_NEAREST]
+    there = np.isfinite(near)
+    total = np.where(there, near, 0.0).sum(1)
+    mean: Floats = np.where(there.any(1), total / np.maximum(there.sum(1), 1), np.inf)
+    return mean

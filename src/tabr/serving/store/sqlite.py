@@ -1,0 +1,143 @@
+"""A store in a file: SQLite with a write-ahead log, synced at every commit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tabr.serving.store import sql as transactions
+from tabr.serving.store.contract import Store, StoreError, Unsure
+from tabr.serving.store.sql import Connection, SqlStore
+
+FILE = "memory.db"  # in a folder
+_LOG_BYTES = 1 << 26  # that the log keeps after it was larger
+_SETTINGS = (
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = ON",  # where a plain sync stops at the drive's cache
+    "PRAGMA checkpoint_fullfsync = ON",
+    f"PRAGMA journal_size_limit = {_LOG_BYTES}",
+)
+# A commit that fails with one of these has not written its last page, and so has left
+# nothing that counts. After a failed sync that is not known.
+_CLEAN = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+
+
+def open_sqlite(path: Path, identity: str) -> Store:
+    """Open a store in a file, or in a folder."""
+    path = path.absolute()
+    if path.is_dir() or (not path.exists() and not path.suffix):
+        path = path / FILE
+    try:
+        _make_folder(path.parent)
+    except OSError as error:
+        raise StoreError(
+            f"a store needs a folder, however {path.parent} cannot be made"
+            f" ({error.strerror}): give another"
+        ) from error
+    return SqlStore(lambda: SqliteConnection(path), identity, str(path), False)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, that a power cut does not undo."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    if os.name == "posix":  # elsewhere folders cannot be synced
+        handle = os.open(folder.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+class SqliteConnection(Connection):
+    """A connection to a file."""
+
+    bytes_type = "blob"
+    is_lost = False
+
+    def __init__(self, path: Path) -> None:
+        """Open the file; refuse one that is not a store."""
+        self._path = path
+        with self._errors(), contextlib.ExitStack() as on_error:
+            self._database = sqlite3.connect(
+                path,
+                timeout=transactions.WAIT_SECONDS,
+                isolation_level=None,  # transactions begin when we say so
+                check_same_thread=False,  # a lock takes care
+            )
+            on_error.callback(self._database.close)
+            for sql in _SETTINGS:
+                self._database.execute(sql)
+            self._begin_log()
+            on_error.pop_all()
+
+    def _begin_log(self) -> None:
+        names = self._tables()
+        if names and "tabr_store" not in names:  # before anything in it is changed
+            raise StoreError(
+                f"a store is a file that tabr made, however {self._path} is a database"
+                " of something else: give another name"
+            )
+        ((mode,),) = self._database.execute("PRAGMA journal_mode = WAL")
+        if mode != "wal":
+            raise StoreError(
+                f"a store needs a local disk, however SQLite cannot keep its log beside"
+                f" {self._path}: give another folder"
+            )
+
+    def _tables(self) -> set[str]:
+        sql = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        return {name for (name,) in self._database.execute(sql)}
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"changes are kept in {self._path}, however it cannot be used"
+                f" ({error}): nothing was changed, try again when it can"
+            ) from error
+
+    def begin_reading(self) -> None:
+        """Begin a transaction that sees one state."""
+        self.execute("BEGIN")
+
+    def begin_writing(self) -> None:
+        """Begin a transaction that no other writer runs beside."""
+        self.execute("BEGIN IMMEDIATE")
+
+    def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement; return the rows it gives."""
+        with self._errors():
+            return self._database.execute(sql.replace("%s", "?"), values).fetchall()
+
+    def commit(self) -> None:
+        """Write the log and sync it."""
+        try:
+            self.execute("COMMIT")
+        except StoreError as error:
+            cause = error.__cause__
+            if getattr(cause, "sqlite_errorcode", None) in _CLEAN:
+                raise
+            raise Unsure(
+                f"changes are kept in {self._path}, however whether it has kept this"
+                f" one was not clear ({cause})"
+            ) from cause
+
+    def has_tables(self) -> bool:
+        """Tell whether the tables are there."""
+        with self._errors():
+            return "tabr_store" in self._tables()
+
+    def close(self) -> None:
+        """End the connection and what it has begun."""
+        with contextlib.suppress(sqlite3.Error):
+            self._database.close()

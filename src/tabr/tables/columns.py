@@ -1,0 +1,269 @@
+"""One fitted column of a table, by its kind: how its cells become numbers or codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+
+from tabr.errors import DataError
+from tabr.tables.cells import (
+    Cells,
+    Codes,
+    Flags,
+    Floats,
+    Kind,
+    plain_columns,
+    plain_numbers,
+)
+from tabr.tables.normalize import as_index, row_blocks, share_between
+
+
+class Part(NamedTuple):
+    """What one column gives to the arrays: columns (n,) of each sort."""
+
+    num: tuple[Floats, ...] = ()
+    bin: tuple[Floats, ...] = ()
+    indicator: tuple[Floats, ...] = ()
+    cat: tuple[Codes, ...] = ()
+
+
+@dataclass(frozen=True)
+class Column:
+    """A fitted column of the input; its fields are plain values, for JSON."""
+
+    name: str
+    kind: ClassVar[Kind] = "numeric"
+
+    def encode(self, cells: Cells) -> Part:
+        """Return a column of zeros: the placeholder of an all-constant table."""
+        return Part(num=(np.zeros(len(cells.series)),))
+
+
+@dataclass(frozen=True)
+class Numeric(Column):
+    """Numbers; missing ones are filled, and marked if fit saw some."""
+
+    fill: float
+    indicator: bool
+
+    @classmethod
+    def fit(cls, cells: Cells) -> Self | None:
+        """Learn from the training cells; None if they tell nothing."""
+        values = cells.numbers()
+        missing = np.isnan(values)
+        if missing.all() or not (missing.any() or _varies(values)):
+            return None
+        return cls(cells.name, _median(values), bool(missing.any()))
+
+    def encode(self, cells: Cells) -> Part:
+        """Return what the cells give to the arrays."""
+        values = cells.numbers()
+        missing = np.isnan(values)
+        indicator = (missing.astype(np.float64),) if self.indicator else ()
+        return Part(num=(np.where(missing, self.fill, values),), indicator=indicator)
+
+
+@dataclass(frozen=True)
+class Date(Column):
+    """Dates, as days and those parts of the calendar that vary."""
+
+    kind: ClassVar[Kind] = "date"
+    parts: tuple[str, ...]
+    fills: tuple[float, ...]
+    indicator: bool
+
+    @classmethod
+    def fit(cls, cells: Cells) -> Self | None:
+        """Learn from the training cells; None if they tell nothing."""
+        dates = cells.date_parts()
+        missing = np.isnan(dates["days"])
+        vary = {k: v for k, v in dates.items() if _varies(v[~missing])}
+        if missing.all() or not (vary or missing.any()):
+            return None
+        vary = {"days": dates["days"], **vary}
+        fills = tuple(_median(values) for values in vary.values())
+        return cls(cells.name, tuple(vary), fills, bool(missing.any()))
+
+    def encode(self, cells: Cells) -> Part:
+        """Return what the cells give to the arrays."""
+        dates = cells.date_parts()
+        missing = np.isnan(dates["days"])
+        filled = zip(self.parts, self.fills, strict=True)
+        num = tuple(np.where(missing, fill, dates[part]) for part, fill in filled)
+        indicator = (missing.astype(np.float64),) if self.indicator else ()
+        return Part(num=num, indicator=indicator)
+
+
+@dataclass(frozen=True)
+class BinaryNumber(Column):
+    """Numbers of two values, mapped to 0 and 1."""
+
+    kind: ClassVar[Kind] = "binary"
+    low: float
+    high: float
+    flag: bool
+
+    def encode(self, cells: Cells) -> Part:
+        """Return what the cells give to the arrays."""
+        return Part(bin=(share_between(cells.numbers(self.flag), self.low, self.high),))
+
+
+@dataclass(frozen=True)
+class BinaryText(Column):
+    """Text of two levels, as 0 and 1."""
+
+    kind: ClassVar[Kind] = "binary"
+    low: str
+    high: str
+
+    def encode(self, cells: Cells) -> Part:
+        """Return what the cells give to the arrays."""
+        codes, levels = cells.levels
+        shares = {self.low: 0.0, self.high: 1.0}
+        values = np.array([*(shares.get(level, 0.5) for level in levels), 0.5])
+        return Part(bin=(values[codes],))
+
+
+def _fit_binary(cells: Cells) -> Column | None:
+    if cells.nature in ("number", "flag"):
+        values = np.unique(cells.numbers()[~cells.missing])
+        if len(values) == 2:
+            low, high = (float(value) for value in values)
+            return BinaryNumber(cells.name, low, high, cells.nature == "flag")
+        n_levels = len(values)
+    else:
+        levels = sorted(cells.levels[1])
+        if len(levels) == 2:
+            return BinaryText(cells.name, *levels)
+        n_levels = len(levels)
+    if n_levels > 2:
+        raise DataError(
+            f"a binary column has two values, however column {cells.name!r} is binary"
+            f" in kinds and holds {n_levels}; change kinds"
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class Categorical(Column):
+    """Levels and their codes."""
+
+    kind: ClassVar[Kind] = "categorical"
+    levels: tuple[str, ...]  # all that fit saw
+    codes: tuple[int, ...]  # of each level; the rare ones share one
+    missing: int  # the code of missing cells, -1 if fit saw none
+    n_levels: int
+
+    @classmethod
+    def fit(cls, cells: Cells, max_levels: int) -> Self | None:
+        """Learn from the training cells; None if they tell nothing."""
+        codes, levels = cells.levels
+        some_missing = bool(cells.missing.any())
+        if len(levels) + some_missing < 2:
+            return None
+        kept = sorted(levels)
+        if len(levels) + some_missing > max_levels:
+            counts = np.bincount(codes[codes >= 0], minlength=len(levels))
+            count_of = dict(zip(levels, counts.tolist(), strict=True))
+            ranked = sorted(levels, key=lambda level: (-count_of[level], level))
+            kept = sorted(ranked[: max_levels - 1 - some_missing])
+        rare = len(kept)
+        n_levels = rare + (len(levels) > rare)
+        code_of = {level: code for code, level in enumerate(kept)}
+        ordered = tuple(sorted(levels))
+        return cls(
+            cells.name,
+            ordered,
+            tuple(code_of.get(level, rare) for level in ordered),
+            n_levels if some_missing else -1,
+            n_levels + some_missing,
+        )
+
+    def encode(self, cells: Cells) -> Part:
+        """Return what the cells give to the arrays."""
+        codes, levels = cells.levels
+        known = [self._code_of.get(level, -1) for level in levels]
+        return Part(cat=(np.array([*known, self.missing], dtype=np.int64)[codes],))
+
+    @cached_property
+    def _code_of(self) -> dict[str, int]:
+        return dict(zip(self.levels, self.codes, strict=True))
+
+
+COLUMNS: dict[str, type[Column]] = {
+    cls.__name__: cls
+    for cls in (Column, Numeric, Date, BinaryNumber, BinaryText, Categorical)
+}
+
+
+def fit_column(cells: Cells, kind: Kind, max_levels: int) -> Column | None:
+    """Return the fitted column, or None if it is constant."""
+    match kind:
+        case "numeric":
+            return Numeric.fit(cells)
+        case "date":
+            return Date.fit(cells)
+        case "binary":
+            return _fit_binary(cells)
+        case "categorical":
+            return Categorical.fit(cells, max_levels)
+
+
+def widths_of(column: Column) -> list[int]:
+    """Return how many columns it gives to each part of `Part`."""
+    num = len(column.parts) if isinstance(column, Date) else column.kind == "numeric"
+    indicator = isinstance(column, Numeric | Date) and column.indicator
+    return [num, column.kind == "binary", indicator, column.kind == "categorical"]
+
+
+class Numbers:
+    """Columns of numbers with their places, encoded together."""
+
+    def __init__(self, columns: list[tuple[Column, list[int]]]) -> None:
+        numeric = [(c, at) for c, at in columns if isinstance(c, Numeric)]
+        binary = [(c, at) for c, at in columns if isinstance(c, BinaryNumber)]
+        self.columns = [*numeric, *binary]
+        self.names = [column.name for column, _ in self.columns]
+        self.fill = np.array([[c.fill] for c, _ in numeric]).reshape(-1, 1)
+        self.num = as_index([at[0] for _, at in numeric])
+        self.marked = [k for k, (c, _) in enumerate(numeric) if c.indicator]
+        self.indicators = [numeric[k][1][2] for k in self.marked]
+        self.low = np.array([[c.low] for c, _ in binary])
+        self.high = np.array([[c.high] for c, _ in binary])
+        self.bin = as_index([at[1] for _, at in binary])
+
+    def read(self, frame: pd.DataFrame, num: Floats, flags: Flags) -> set[str]:
+        """Fill num (p, n) and flags (n, q) from plain columns; return their names."""
+        position = {name: k for k, name in enumerate(frame.columns.tolist())}
+        positions = [position[name] for name in self.names]
+        plain = plain_columns(frame)[positions]
+        if not plain.all():
+            kept = [c for c, good in zip(self.columns, plain, strict=True) if good]
+            return Numbers(kept).read(frame, num, flags)
+        if not positions:
+            return set()
+        cells = plain_numbers(frame, positions)
+        if np.isinf(cells).any():  # one by one, the first of all errors is raised
+            return set()
+        for rows in row_blocks(len(frame), len(cells)):
+            values, twos = np.split(cells[:, rows], [len(self.fill)])
+            missing = np.isnan(values)
+            num[self.num, rows] = np.where(missing, self.fill, values)
+            if self.marked:
+                flags[rows, self.indicators] = missing[self.marked].T
+            if len(twos):
+                flags[rows, self.bin] = share_between(twos, self.low, self.high).T
+        return set(self.names)
+
+
+def _varies(values: Floats) -> bool:
+    return len(values) > 0 and bool(values.min() < values.max())
+
+
+def _median(values: Floats) -> float:
+    # half and back is exact, and two huge numbers do not overflow when averaged
+    return 2 * float(np.nanmedian(values / 2))

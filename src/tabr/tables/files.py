@@ -1,0 +1,106 @@
+"""Tables as files: CSV, Parquet and Feather, read and written whole."""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import os
+import warnings
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from tabr.errors import DataError
+
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather")
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix that tells a table's format."""
+    name = path.name.lower()
+    found = [suffix for suffix in SUFFIXES if name.endswith(suffix)]
+    if not found:
+        known = ", ".join(SUFFIXES)
+        raise DataError(f"a table's name must end in one of {known}, however: {path}")
+    return found[0]
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read a table of any known format."""
+    suffix = suffix_of(path)
+    readers: dict[str, Callable[[Path], pd.DataFrame]] = {
+        ".parquet": pd.read_parquet,
+        ".feather": pd.read_feather,
+    }
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = readers.get(suffix, _read_csv)(path)
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        zlib.error,
+        pd.errors.ParserWarning,
+    ) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise DataError(f"{path} cannot be read as {suffix[1:]}: {reason}") from error
+    if frame.empty:
+        n_rows, n_columns = frame.shape
+        raise DataError(f"{path} is empty: {n_rows} rows and {n_columns} columns")
+    return frame.set_axis([str(name) for name in frame.columns], axis=1)
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Read a CSV; the header tells commas, semicolons and tabs apart."""
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig") as file:
+        outside = "".join(file.readline().split('"')[::2])  # of quotes
+    separator = max(",;\t", key=outside.count)
+
+    def read(decimal: str) -> pd.DataFrame:
+        return pd.read_csv(
+            path,
+            sep=separator,
+            decimal=decimal,
+            encoding="utf-8-sig",
+            index_col=False,
+            low_memory=False,
+        )
+
+    if separator != ";":
+        return read(".")
+    # Where a comma is the decimal point, columns turn out as numbers only then.
+    frames = [read("."), read(",")]
+    return max(frames, key=lambda frame: frame.select_dtypes("number").shape[1])
+
+
+def write_table(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table; a crash leaves no half of it."""
+    suffix = suffix_of(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}{suffix}")
+    try:
+        if suffix == ".parquet":
+            frame.to_parquet(part, index=False)
+        elif suffix == ".feather":
+            frame.to_feather(part)
+        else:
+            frame.to_csv(part, index=False, sep="\t" if "tsv" in suffix else ",")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def check_column(frame: pd.DataFrame, name: str, path: Path) -> None:
+    """Refuse a column that the table does not have."""
+    if name not in frame.columns:
+        near = closest(name, frame.columns)
+        raise DataError(f"{path} has no column {name!r}; the closest are {near}")
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """Return the names that a misspelt one may stand for, as text."""
+    near = difflib.get_close_matches(name, known := list(names), n=3, cutoff=0.5)
+    return ", ".join(map(repr, near or known[:8]))

@@ -1,0 +1,219 @@
+"""A preprocessor learns how a table's columns become arrays for the network.
+
+- Numbers are imputed by the training median. A column with missing values in fit
+  also gets an indicator in `bin`, after all binary columns. Timedeltas are seconds.
+- Two values and nothing missing make a binary column: the lower is 0, the higher 1.
+  Later numbers are mapped linearly and clipped; unknown or missing cells are 0.5.
+- Categories are compared as text, where 1.0 is written "1". A missing cell is a level
+  of its own if fit saw one. Rare levels beyond `max_levels` share one level. A value
+  that fit did not see has no level: -1.
+- Dates become days since 1970 in UTC, and month, day, weekday and hour where they vary.
+  Text is a date if all of it is written as 2024-05-31, with or without a time.
+- Constant columns are dropped, and may be absent later. If all are constant, the first
+  stays as a numeric column of zeros.
+- Columns are matched by name, in any order; more columns are ignored. A table named
+  x0, x1, ... counts as unnamed: it is matched by position and its width must agree.
+- Infinite, complex and nested cells are refused. Numbers beyond float32 are clipped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.exceptions import NotFittedError
+
+from tabr.errors import DataError
+from tabr.tables.cells import Cells, Codes, Flags, Floats, Kind
+from tabr.tables.columns import (
+    COLUMNS,
+    Categorical,
+    Column,
+    Numbers,
+    fit_column,
+    widths_of,
+)
+from tabr.tables.frame import match_columns, readable, to_frame
+from tabr.tables.normalize import Normalization, Normalizer
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """The rows of a table as the network takes them; -1 in `cat` means no level."""
+
+    num: npt.NDArray[np.float32]  # (n, p)
+    bin: Flags  # (n, q)
+    cat: Codes  # (n, r)
+
+
+class Preprocessor:
+    """Learns the encoding of a table's columns and applies it to new rows.
+
+    `kinds` overrides the kind of columns, `ignore` names columns that are no features.
+    The module's first lines give the rules.
+
+    >>> rows = pd.DataFrame({"age": [30.0, 41.0, 52.0], "town": ["a", "b", "c"]})
+    >>> Preprocessor(normalization="none").fit(rows).transform(rows).cat.ravel()
+    array([0, 1, 2])
+    """
+
+    feature_names: tuple[str, ...]  # of fit, in order, without the ignored ones
+    kinds_: dict[str, Kind]  # of the columns in use
+    dropped: tuple[str, ...]  # constant in fit
+    n_num: int
+    n_bin: int
+    cardinalities: tuple[int, ...]  # levels of each categorical column
+
+    def __init__(
+        self,
+        *,
+        normalization: Normalization = "quantile",
+        kinds: Mapping[str, Kind] | None = None,
+        max_levels: int = 256,
+        ignore: Collection[str] = (),
+        seed: int = 0,
+    ) -> None:
+        self.normalization: Normalization = normalization
+        self.kinds = {str(name): kind for name, kind in (kinds or {}).items()}
+        self.max_levels = max_levels
+        ignored = [ignore] if isinstance(ignore, str) else ignore
+        self.ignore = tuple(str(name) for name in ignored)
+        self.seed = seed
+        if normalization not in get_args(Normalization):
+            raise DataError(
+                f"normalization must be one of {get_args(Normalization)}, however"
+                f" {normalization!r} came; choose one of them"
+            )
+        for name, kind in self.kinds.items():
+            if kind not in get_args(Kind):
+                raise DataError(
+                    f"a kind must be one of {get_args(Kind)}, however kinds has"
+                    f" {kind!r} for column {name!r}; choose one of them"
+                )
+        if max_levels < 2:
+            raise DataError(
+                f"max_levels must be at least 2, however {max_levels=} came; raise it"
+            )
+
+    def fit(self, frame: pd.DataFrame) -> Self:
+        """Learn kinds, levels and scales from the training rows."""
+        frame = to_frame(frame)
+        self._inputs = tuple(frame.columns)
+        self.feature_names = tuple(c for c in self._inputs if c not in self.ignore)
+        unknown = [name for name in self.kinds if name not in self._inputs]
+        if unknown:
+            raise DataError(
+                f"kinds must name columns of the table, however it names {unknown};"
+                f" the columns are {list(self._inputs)}"
+            )
+        if not self.feature_names:
+            raise DataError(
+                f"a table needs a feature, however all its columns are ignored:"
+                f" {list(self._inputs)}; ignore fewer"
+            )
+        columns = []
+        for name in self.feature_names:
+            cells = Cells.read(frame[name], name, in_fit=True)
+            kind = self.kinds.get(name, cells.kind)
+            columns.append(fit_column(cells, kind, self.max_levels))
+        self._set_columns([c for c in columns if c is not None])
+        num, flags, _ = self._encode(frame)
+        self.n_num, self.n_bin = num.shape[1], flags.shape[1]
+        self._normalizer = Normalizer.fit(num, self.normalization, self.seed)
+        return self
+
+    def _set_columns(self, columns: list[Column]) -> None:
+        self._columns = columns or [Column(self.feature_names[0])]
+        self.kinds_ = {column.name: column.kind for column in self._columns}
+        self.dropped = tuple(c for c in self.feature_names if c not in self.kinds_)
+        levels = [c.n_levels for c in self._columns if isinstance(c, Categorical)]
+        self.cardinalities = tuple(levels)
+        widths = np.array(
+            [widths_of(column) for column in self._columns], dtype=np.int64
+        )
+        places = np.cumsum(widths, axis=0) - widths
+        places[:, 2] += widths[:, 1].sum()  # indicators follow all binary columns
+        self._widths = widths.sum(axis=0).tolist()
+        self._placed = list(zip(self._columns, places.tolist(), strict=True))
+        self._numbers = Numbers(self._placed)
+
+    def _encode(self, frame: pd.DataFrame) -> tuple[Floats, Flags, Codes]:
+        n = len(frame)
+        n_num, n_bin, n_indicators, n_cat = self._widths
+        num = np.empty((n_num, n))
+        flags = np.empty((n, n_bin + n_indicators), dtype=np.float32)
+        cat = np.empty((n, n_cat), dtype=np.int64)
+        targets: list[npt.NDArray[Any]] = [num, flags.T, flags.T, cat.T]
+        done = self._numbers.read(frame, num, flags)
+        for column, places in self._placed:
+            if column.name not in done:
+                cells = Cells.read(frame[column.name], column.name, in_fit=False)
+                part = column.encode(cells)
+                for target, first, given in zip(targets, places, part, strict=True):
+                    for place, values in enumerate(given, first):
+                        target[place] = values
+        return num.T, flags, cat
+
+    def match(
+        self, frame: pd.DataFrame, *, caller: str = "Preprocessor"
+    ) -> pd.DataFrame:
+        """Return the rows with the columns' names of fit."""
+        if not hasattr(self, "_normalizer"):
+            raise NotFittedError(f"{caller} is not fitted yet; call fit first")
+        return match_columns(
+            readable(frame), self._inputs, self.feature_names, self.kinds_, caller
+        )
+
+    def transform(self, frame: pd.DataFrame, *, caller: str = "Preprocessor") -> Arrays:
+        """Return the rows as arrays; `caller` is the name to use in messages."""
+        return self.arrays(self.match(frame, caller=caller))
+
+    def arrays(self, matched: pd.DataFrame) -> Arrays:
+        """Return rows as arrays that `match` has returned."""
+        num, flags, cat = self._encode(matched)
+        return Arrays(self._normalizer.transform(num), flags, cat)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return all that was fitted as a JSON-able dict and named arrays."""
+        state = {
+            "normalization": self.normalization,
+            "kinds": self.kinds,
+            "max_levels": self.max_levels,
+            "ignore": list(self.ignore),
+            "seed": self.seed,
+            "inputs": list(self._inputs),
+            "n_num": self.n_num,
+            "n_bin": self.n_bin,
+            "columns": [
+                {"type": type(c).__name__, **dataclasses.asdict(c)}
+                for c in self._columns
+            ],
+        }
+        arrays = self._normalizer.arrays()
+        return state, {k: np.ascontiguousarray(v) for k, v in arrays.items()}
+
+    @classmethod
+    def from_state(
+        cls, state: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
+    ) -> Self:
+        """Return the preprocessor that `state` described; it transforms alike."""
+        names = ("normalization", "kinds", "max_levels", "ignore", "seed")
+        self = cls(**{name: state[name] for name in names})
+        self._inputs = tuple(state["inputs"])
+        self.n_num, self.n_bin = state["n_num"], state["n_bin"]
+        self.feature_names = tuple(c for c in self._inputs if c not in self.ignore)
+        columns = []
+        for fields in state["columns"]:
+            values: dict[str, Any] = dict(fields)
+            for key, value in fields.items():  # JSON has no tuples
+                values[key] = tuple(value) if isinstance(value, list) else value
+            columns.append(COLUMNS[values.pop("type")](**values))
+        self._set_columns(columns)
+        parts = [field.name for field in dataclasses.fields(Normalizer)]
+        self._normalizer = Normalizer(**{name: arrays[name] for name in parts})
+        return self

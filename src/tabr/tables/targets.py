@@ -1,0 +1,383 @@
+"""Targets become labels for the network, and predictions become targets again.
+
+`NumberTarget` standardises numbers and `ClassTarget` numbers the classes. Both take y
+as an array, a list, or a series or one-column table of pandas, polars or pyarrow.
+"""
+
+from __future__ import annotations
+
+import datetime
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api import types
+from sklearn.exceptions import DataConversionWarning
+
+from tabr.config import Task
+from tabr.errors import DataError
+from tabr.tables.cells import Cells
+from tabr.tables.frame import to_frame
+
+Outcome = Literal["regression", "classification"]
+
+MAX_CLASSES = 20  # whole numbers with more distinct values are quantities
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+def choose_task(y: pd.Series[Any]) -> tuple[Outcome, str]:
+    """Return the task that a target's values suggest, and what they are."""
+    n_distinct = int(y.nunique())
+    if types.is_bool_dtype(y.dtype):
+        return "classification", "flags"
+    if not types.is_numeric_dtype(y.dtype):
+        if types.is_datetime64_any_dtype(y.dtype):
+            raise DataError(
+                f"a target must be numbers or classes, however {y.name!r} is dates"
+            )
+        if n_distinct > MAX_CLASSES and 2 * n_distinct > len(y):
+            raise DataError(
+                f"{y.name!r} is text with {n_distinct} distinct values in {len(y)} rows"
+                f" (first {str(y.iloc[0])!r}), too many for classes: turn it into"
+                " numbers, or ask for classification"
+            )
+        return "classification", f"{n_distinct} classes"
+    few = n_distinct == 2 or (n_distinct <= MAX_CLASSES and 5 * n_distinct <= len(y))
+    if few and bool((y.dropna() % 1 == 0).all()):
+        return "classification", f"only {n_distinct} different whole numbers"
+    return "regression", f"numbers, {n_distinct} of them different"
+
+
+class NumberTarget:
+    """A number to predict; labels are standardised by the training rows.
+
+    >>> target = NumberTarget().fit([1.0, 2.0, 3.0])
+    >>> target.decode(target.encode([2.0]))
+    array([2.])
+    """
+
+    task: ClassVar[Task] = "regression"
+    n_classes = 0
+    mean: float
+    std: float  # 1 if all targets are equal
+
+    @staticmethod
+    def read(
+        y: object, *, n_rows: int | None = None, caller: str = "The model"
+    ) -> npt.NDArray[np.float64]:
+        """Return y of any make as finite numbers (n,)."""
+        return _numbers(_read(y, n_rows, caller))
+
+    def fit(
+        self, y: object, *, n_rows: int | None = None, caller: str = "The model"
+    ) -> Self:
+        """Learn mean and standard deviation; `n_rows` is the table's row count."""
+        values = _numbers(_read(y, n_rows, caller))
+        if values.min() == values.max():
+            self.mean, self.std = float(values[0]), 1.0
+            return self
+        # a power of two is exact and keeps squares of huge numbers finite
+        exponent = np.frexp(np.abs(values).max())[1]
+        values = np.ldexp(values, -exponent)
+        self.mean = float(np.ldexp(values.mean(), exponent))
+        self.std = float(np.ldexp(values.std(), exponent)) or 1.0
+        return self
+
+    def encode(
+        self, y: object, *, n_rows: int | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Return labels (n,)."""
+        values = _numbers(_read(y, n_rows, "The model"))
+        with np.errstate(over="ignore"):
+            labels = (values - self.mean) / self.std
+        return np.clip(labels, -_FLOAT32_MAX, _FLOAT32_MAX).astype(np.float32)
+
+    def decode(self, prediction: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Turn predictions (n,) or (n, 1) into numbers (n,) in the user's units."""
+        values = np.asarray(prediction, dtype=np.float64).reshape(-1)
+        return values * self.std + self.mean
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return all that was fitted as a JSON-able dict and named arrays."""
+        return {"mean": self.mean, "std": self.std}, {}
+
+    @classmethod
+    def from_state(
+        cls, state: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
+    ) -> Self:
+        """Return the target that `state` described."""
+        self = cls()
+        self.mean, self.std = state["mean"], state["std"]
+        return self
+
+
+class ClassTarget:
+    """A class to predict; labels are positions in the sorted `classes`.
+
+    Labels of one type are sorted by value, mixed ones by type name and value. Times
+    with a zone are taken as UTC.
+
+    >>> target = ClassTarget().fit(["no", "yes", "no"])
+    >>> target.encode(["yes", "no"]), target.decode([0.9, 0.2]).tolist()
+    (array([1, 0]), ['yes', 'no'])
+    """
+
+    classes: npt.NDArray[Any]  # (n_classes,)
+
+    @property
+    def task(self) -> Task:
+        """The network's task."""
+        return "binary" if self.n_classes == 2 else "classes"
+
+    @staticmethod
+    def read(
+        y: object, *, n_rows: int | None = None, caller: str = "The model"
+    ) -> npt.NDArray[Any]:
+        """Return y of any make as labels (n,), nothing missing."""
+        return _labels(_read(y, n_rows, caller))
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are."""
+        return len(self.classes)
+
+    def fit(
+        self, y: object, *, n_rows: int | None = None, caller: str = "The model"
+    ) -> Self:
+        """Learn the classes; `n_rows` is the table's row count."""
+        values = _labels(_read(y, n_rows, caller))
+        if values.dtype.kind == "f" and not np.all(values == np.floor(values)):
+            first = values[values != np.floor(values)][0]
+            raise DataError(
+                "Unknown label type: continuous. Classes must be whole numbers or"
+                f" text, however y holds {first}; use the regressor, or turn y into"
+                " classes"
+            )
+        if values.dtype.kind == "O":
+            objects = _sorted_objects(values)
+            # numpy cuts a zero byte at the end of a text: such labels stay objects
+            text = all(isinstance(v, str) and not v.endswith("\0") for v in objects)
+            self.classes = objects.astype(np.str_) if text else objects
+        else:
+            self.classes = np.unique(values)
+        if self.n_classes < 2:
+            raise DataError(
+                "a classifier needs at least two classes, however y holds only 1"
+                f" class: {_key(self.classes[0])[1]!r}; add rows of another class"
+            )
+        return self
+
+    def encode(self, y: object, *, n_rows: int | None = None) -> npt.NDArray[np.int64]:
+        """Return labels (n,), each in 0 ... n_classes - 1."""
+        values = _labels(_read(y, n_rows, "The model"))
+        if self.classes.dtype.kind == "O" or values.dtype.kind == "O":
+            code_of = {_key(value): code for code, value in enumerate(self.classes)}
+            codes = np.array([code_of.get(_key(v), -1) for v in values], dtype=np.int64)
+        else:
+            codes = pd.Index(self.classes).get_indexer(pd.Index(values))
+        if (codes < 0).any():
+            first = _key(values[int((codes < 0).argmax())])[1]
+            raise DataError(
+                f"y must hold classes that fit saw, however it holds {first!r}; drop"
+                " such rows or fit again"
+            )
+        return codes.astype(np.int64)
+
+    def decode(self, proba: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Turn probabilities into classes (n,).
+
+        They are (n, n_classes), or for two classes (n,) or (n, 1): of the second.
+        """
+        array = np.asarray(proba)
+        if array.ndim == 1 or array.shape[1] == 1:
+            codes = (array.reshape(-1) > 0.5).astype(np.int64)
+        else:
+            codes = array.argmax(axis=1)
+        return np.take(self.classes, codes)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return all that was fitted as a JSON-able dict and named arrays."""
+        dtype = self.classes.dtype
+        if dtype.kind in "iuf":
+            return {"dtype": dtype.str}, {"classes": self.classes}
+        if dtype.kind == "b":
+            return {"dtype": dtype.str}, {"classes": self.classes.astype(np.int64)}
+        if dtype.kind in "mM":
+            return {"dtype": dtype.str}, {"classes": self.classes.view(np.int64)}
+        if dtype.kind == "U":
+            return {"dtype": dtype.str, "classes": self.classes.tolist()}, {}
+        return {"dtype": "O", "classes": [_pack(v) for v in self.classes]}, {}
+
+    @classmethod
+    def from_state(
+        cls, state: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
+    ) -> Self:
+        """Return the target that `state` described."""
+        self = cls()
+        dtype = np.dtype(state["dtype"])
+        if dtype.kind == "O":
+            self.classes = np.empty(len(state["classes"]), dtype=object)
+            self.classes[:] = [_UNPACK[name](v) for name, v in state["classes"]]
+        elif dtype.kind == "U":
+            self.classes = np.array(state["classes"], dtype=dtype)
+        else:
+            self.classes = np.asarray(arrays["classes"]).astype(dtype)
+        return self
+
+
+def _read(y: object, n_rows: int | None, caller: str) -> pd.Series[Any]:
+    """Return y as a series without missing values, one target per row."""
+    if y is None:
+        raise DataError(
+            f"{caller} requires y to be passed, but the target y is None; give one"
+            " target per row"
+        )
+    series = _only_column(y)
+    if n_rows is not None and len(series) != n_rows:
+        raise DataError(
+            "Found input variables with inconsistent numbers of samples:"
+            f" [{n_rows}, {len(series)}]; give one target per row"
+        )
+    if len(series) == 0:
+        raise DataError("y must hold a target per row, however it is empty; add rows")
+    n_missing = int(series.isna().sum())
+    if n_missing:
+        raise DataError(
+            f"every row needs a target, however y is missing (NaN) in {n_missing} of"
+            f" {len(series)} rows; drop these rows"
+        )
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        series = series.astype(series.cat.categories.dtype)
+    if pd.api.types.is_complex_dtype(series.dtype):
+        raise DataError("Complex data not supported: y is complex; give its real part")
+    return series.reset_index(drop=True)
+
+
+def _only_column(y: object) -> pd.Series[Any]:
+    """Return y of any make as a series; a table must have one column."""
+    if isinstance(y, list | tuple):
+        y = _array(y)
+    elif not isinstance(y, pd.Series | pd.DataFrame | np.ndarray):
+        import narwhals as nw
+
+        native: Any = nw.from_native(y, allow_series=True, pass_through=True)
+        if isinstance(native, nw.Series):
+            y = pd.Series(native.to_numpy())
+        else:
+            table = isinstance(native, nw.DataFrame | nw.LazyFrame)
+            y = to_frame(y) if table else np.asarray(y)
+    if isinstance(y, np.ndarray):
+        if y.ndim not in (1, 2):
+            raise DataError(
+                f"y must have one dimension, however it has {y.ndim}; give one target"
+                " per row"
+            )
+        y = y.astype(y.dtype.newbyteorder("="), copy=False)  # as pandas needs it
+        y = pd.Series(y) if y.ndim == 1 else pd.DataFrame(y)
+    if isinstance(y, pd.Series):
+        return y
+    assert isinstance(y, pd.DataFrame)
+    if y.shape[1] != 1:
+        raise DataError(
+            f"y must be one column, however it has {y.shape[1]}; fit one model for each"
+        )
+    warnings.warn(
+        "A column-vector y was passed when a 1d array was expected. Please change the"
+        " shape of y to (n_samples, ), for example using ravel().",
+        DataConversionWarning,
+        stacklevel=4,
+    )
+    return y.iloc[:, 0]
+
+
+def _array(y: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
+    """Return a list as an array; numpy alone would turn 1 and "a" into text."""
+    try:
+        array = np.asarray(y)
+    except ValueError as error:
+        raise DataError(
+            f"y must hold one target per row, however its rows differ ({error}); give"
+            " single values"
+        ) from error
+    if array.ndim == 1 and array.dtype.kind == "U":
+        # numpy cuts a zero byte at the end of a text
+        text = all(isinstance(v, str) and not v.endswith("\0") for v in y)
+        return array if text else np.array(y, dtype=object)
+    return array
+
+
+def _numbers(series: pd.Series[Any]) -> npt.NDArray[np.float64]:
+    """Return regression targets (n,), all finite; timedeltas are seconds."""
+    cells = Cells.read(series, "y", in_fit=False)
+    if cells.nature in ("text", "date"):
+        raise DataError(
+            f"a regression target must be numeric, however y holds {cells.nature}"
+            f" (first value {str(series.iloc[0])!r}); convert it or use the classifier"
+        )
+    return cells.numbers()
+
+
+def _labels(series: pd.Series[Any]) -> npt.NDArray[Any]:
+    """Return class labels (n,): numbers, flags and times as such, others as objects."""
+    series = series.infer_objects()
+    if isinstance(series.dtype, pd.DatetimeTZDtype):
+        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+    values: npt.NDArray[Any] = series.to_numpy()
+    numpy_dtype = getattr(series.dtype, "numpy_dtype", None)
+    if numpy_dtype is not None:  # pandas and pyarrow numbers that could be missing
+        values = series.to_numpy(dtype=numpy_dtype)
+    if values.dtype.kind == "f" and np.isinf(values).any():
+        raise DataError(
+            "classes must be finite, however y holds an infinite value (infinity) in"
+            f" row {int(np.isinf(values).argmax())}; drop this row"
+        )
+    return values
+
+
+def _sorted_objects(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the distinct labels by type name and value, or by text if need be."""
+    try:
+        distinct = {_key(value): value for value in values}
+    except TypeError as error:
+        raise DataError(
+            f"Unknown label type: classes must be single values, however y holds cells"
+            f" that are not ({error}); turn them into text"
+        ) from error
+    try:
+        keys = sorted(distinct)
+    except TypeError:  # the type has no order
+        keys = sorted(distinct, key=lambda key: (key[0], str(key[1])))
+    classes = np.empty(len(keys), dtype=object)
+    classes[:] = [distinct[key] for key in keys]
+    return classes
+
+
+def _key(value: Any) -> tuple[str, Any]:
+    """Tell labels apart by type too: True equals 1."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    return type(plain).__name__, plain
+
+
+def _pack(value: Any) -> tuple[str, Any]:
+    name, plain = _key(value)
+    if name not in _UNPACK:
+        raise DataError(
+            f"classes must be text, numbers, flags or dates to be stored, however"
+            f" {plain!r} is a {name}; turn the classes into text"
+        )
+    return name, plain if name in _JSON_TYPES else plain.isoformat()
+
+
+_JSON_TYPES = ("str", "int", "float", "bool")
+_UNPACK: dict[str, Callable[[Any], Any]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "date": datetime.date.fromisoformat,
+    "datetime": datetime.datetime.fromisoformat,
+    "Timestamp": pd.Timestamp,
+}

@@ -1,0 +1,426 @@
+"""The one training loop, shared by TabR and every neural baseline."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from tabr.config import TrainingConfig
+from tabr.device.cuda_graphs import Graphed, Lane, side_by_side
+from tabr.errors import TrainingError
+from tabr.training.optimizers import Stepper, adamw
+
+Stop = Literal["patience", "max_epochs", "time_limit", "interrupted"]
+Loss = Callable[[Tensor], Tensor]  # row indices (b,) -> scalar
+
+
+@dataclass
+class History:
+    """What happened, epoch by epoch; scores are of the validation rows.
+
+    Attributes:
+        loss: Mean training loss of each epoch.
+        score: Validation score of each epoch, larger is better.
+        seconds: Time since the start at the end of each epoch.
+        context_change: Mean Delta-context of each epoch but the first, if asked for.
+        best_epoch: The epoch (from 0) whose weights were kept.
+        stopped: Why training ended.
+    """
+
+    loss: list[float] = field(default_factory=list)
+    score: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    context_change: list[float] = field(default_factory=list)
+    best_epoch: int = -1
+    stopped: Stop = "patience"
+
+    @property
+    def best_score(self) -> float:
+        """Return the score of the best epoch."""
+        return self.score[self.best_epoch]
+
+
+@dataclass
+class Job:
+    """A network to be trained in place.
+
+    Attributes:
+        network: Its parameters are trained; it ends in evaluation mode.
+        loss: The mean loss of the training rows with these indices.
+        evaluate: Predictions for the validation rows, by the network as it is.
+        score: The score of such predictions, larger is better.
+        generator: Draws the order of rows.
+        lane: Where it happens.
+        freeze: Called once, before epoch `freeze_after` of the config.
+        watch: Called after each epoch, before the next; it may add to the history.
+        optimizer: Takes the steps; None is AdamW as the config describes it.
+    """
+
+    network: nn.Module
+    loss: Loss
+    evaluate: Callable[[], Tensor]
+    score: Callable[[Tensor], float]
+    generator: torch.Generator
+    lane: Lane
+    freeze: Callable[[], None] | None = None
+    watch: Callable[[History], None] | None = None
+    optimizer: Stepper | None = None
+
+
+class Together(Protocol):
+    """Networks that are run as one, each with a lane of its own beside a common one."""
+
+    lane: Lane
+
+    def gradients(self, batches: Tensor) -> Tensor:
+        """Leave gradients in the networks; row indices (k, b) -> losses (k,)."""
+        ...
+
+
+def fit_networks(
+    jobs: Sequence[Job],
+    n_rows: int,
+    config: TrainingConfig,
+    *,
+    together: Callable[[Sequence[int]], Together] | None = None,
+    description: str | None = None,
+) -> list[History]:
+    """Train networks side by side until none improves; keep the best epoch of each.
+
+    Args:
+        jobs: What to train; each stops on its own.
+        n_rows: Training rows.
+        config: Optimizer, batches and when to stop.
+        together: Given places in `jobs`, how their steps are taken as one; None takes
+            the steps of each job by themselves.
+        description: Title of a progress bar; None shows none.
+    """
+    start = time.perf_counter()
+
+    def out_of_time() -> bool:
+        limit = config.time_limit
+        return limit is not None and time.perf_counter() - start > limit
+
+    runs = [_Run(job, n_rows, config, start) for job in jobs]
+    if together is None:
+        steps: list[_Steps] = [_Alone(run) for run in runs]
+    else:
+        steps = [_AsOne(runs, together)]
+    bar = tqdm(desc=description, disable=description is None)
+    with bar:
+        try:
+            for each in steps:
+                each.ask(bar, out_of_time)
+            while steps:
+                for each in steps:
+                    for run in each.runs:
+                        run.take_stock(out_of_time())
+                        bar.set_postfix_str(_progress(runs))
+                    each.leave_finished()
+                    if each.runs:
+                        each.ask(bar, out_of_time)
+                steps = [each for each in steps if each.runs]
+        except KeyboardInterrupt:
+            if not all(run.history.score for run in runs):
+                raise
+            for run in runs:
+                if not run.finished:
+                    run.history.stopped = "interrupted"
+    for run in runs:
+        run.keep_best()
+    return [run.history for run in runs]
+
+
+def _progress(runs: list[_Run]) -> str:
+    begun = [run.history for run in runs if run.history.score]
+    epoch = max(len(history.score) for history in begun) - 1
+    if len(runs) == 1:
+        history = begun[0]
+        return (
+            f"epoch {epoch}, score {history.score[-1]:.5g}, "
+            f"best {history.best_score:.5g} at {history.best_epoch}"
+        )
+    n_left = sum(not run.finished for run in runs)
+    mean = sum(history.best_score for history in begun) / len(begun)
+    return f"epoch {epoch}, {n_left} of {len(runs)} improving, best {mean:.5g}"
+
+
+class _Run:
+    """One job on its way."""
+
+    def __init__(
+        self, job: Job, n_rows: int, config: TrainingConfig, start: float
+    ) -> None:
+        self.job, self.n_rows, self.config, self.start = job, n_rows, config, start
+        # What an epoch leaves behind: parameters, and statistics of normalisations.
+        self.state: list[Tensor] = list(job.network.state_dict().values())
+        first = next(job.network.parameters())
+        self.device = first.device
+        self.history = History()
+        self.finished = False
+        self.best: list[Tensor] = []
+        self.next_order: Tensor | None = None
+        with job.lane:
+            self.total = first.new_zeros(())
+            # No circle of references: a graph's memory is to be freed with the run.
+            self.outputs = Graphed(lambda _: _outputs(job), job.lane)
+            self.nothing = torch.zeros(1, device=self.device)
+
+    @property
+    def freezes(self) -> bool:
+        """Tell whether contexts are frozen before the next epoch."""
+        epoch = len(self.history.score)
+        return self.job.freeze is not None and epoch == self.config.freeze_after
+
+    def begin(self) -> Tensor:
+        """Begin an epoch; return the order of its rows."""
+        job = self.job
+        with job.lane:
+            if job.freeze is not None and self.freezes:
+                _set_mode(job.network, training=False)
+                job.freeze()
+            self.total.zero_()
+            order = self._draw_order() if self.next_order is None else self.next_order
+            self.next_order = None
+            return order
+
+    def _draw_order(self) -> Tensor:
+        order = torch.randperm(self.n_rows, generator=self.job.generator)
+        if self.device.type == "cuda":
+            order = order.pin_memory()  # no copy waits for the GPU then
+        return order.to(self.device, non_blocking=True)
+
+    def look_ahead(self) -> None:
+        """Draw the next order while a GPU is busy."""
+        with self.job.lane:
+            self.next_order = self._draw_order()
+
+    def end(self, n_seen: int) -> None:
+        """Ask for the predictions after an epoch; a GPU answers later."""
+        self.n_seen = n_seen
+        with self.job.lane:
+            self.prediction = self.outputs(self.nothing)
+
+    def take_stock(self, out_of_time: bool) -> None:
+        """Wait for what was asked for, and decide whether to go on."""
+        history, epoch = self.history, len(self.history.score)
+        with self.job.lane:
+            loss = float(self.total) / self.n_seen
+            if not math.isfinite(loss):
+                raise TrainingError(
+                    f"the loss of epoch {epoch} is not a finite number: "
+                    "lower learning_rate, or look for extreme values in the table"
+                )
+            score = float(self.job.score(self.prediction))
+            history.loss.append(loss)
+            history.score.append(score)
+            history.seconds.append(time.perf_counter() - self.start)
+            if history.best_epoch < 0 or score > history.best_score:
+                history.best_epoch = epoch
+                self._remember()
+            if self.job.watch is not None:
+                _set_mode(self.job.network, training=False)
+                self.job.watch(history)
+        reason = _reason_to_stop(history, self.config, out_of_time)
+        if reason is not None:
+            history.stopped, self.finished = reason, True
+
+    @torch.no_grad()
+    def _remember(self) -> None:
+        if not self.best:
+            self.best = [torch.empty_like(value) for value in self.state]
+        torch._foreach_copy_(self.best, self.state)
+
+    @torch.no_grad()
+    def keep_best(self) -> None:
+        with self.job.lane:
+            torch._foreach_copy_(self.state, self.best)
+        self.job.network.zero_grad(set_to_none=True)
+        self.job.network.eval()
+        self.job.lane.wait()
+
+
+@torch.no_grad()
+def _outputs(job: Job) -> Tensor:
+    """Return a job's predictions for the validation rows."""
+    _set_mode(job.network, training=False)
+    return job.evaluate()
+
+
+def _set_mode(network: nn.Module, *, training: bool) -> None:
+    """Switch between training and evaluation; it takes time, if it is done often."""
+    if network.training != training:
+        network.train(training)
+
+
+class _Steps(ABC):
+    """Takes the steps of runs, epoch by epoch."""
+
+    runs: list[_Run]
+    lane: Lane
+    take_step: Graphed
+
+    def ask(self, bar: tqdm[Any], out_of_time: Callable[[], bool]) -> None:
+        """Ask for an epoch and its predictions.
+
+        A GPU answers later: meanwhile others are asked, and its lanes stay filled.
+        """
+        if any(run.freezes for run in self.runs):
+            self.take_step.forget()
+        orders = self._begin()
+        n_seen = 0
+        with self.lane:
+            batches = orders.split(self.runs[0].config.batch_size, -1)
+            bar.reset(len(batches))
+            for batch in batches:
+                self.take_step(batch)
+                n_seen += batch.shape[-1]
+                bar.update()
+                if out_of_time():
+                    break
+        for run in self.runs:
+            run.job.lane.follow(self.lane)
+            run.end(n_seen)
+        for run in self.runs:
+            run.look_ahead()
+
+    @abstractmethod
+    def _begin(self) -> Tensor:
+        """Begin an epoch; return the order of its rows, (n,) or (k, n)."""
+
+    def leave_finished(self) -> None:
+        """Take no more steps for runs that are finished."""
+        self.runs = [run for run in self.runs if not run.finished]
+
+
+class _Alone(_Steps):
+    """The steps of one run, in its lane."""
+
+    def __init__(self, run: _Run) -> None:
+        self.runs, self.lane, job = [run], run.job.lane, run.job
+        with self.lane:
+            update = _update_of(job, run.config)
+            self.take_step = make_step(
+                job.network, job.loss, job.lane, update, run.total
+            )
+
+    def _begin(self) -> Tensor:
+        return self.runs[0].begin()
+
+
+class _AsOne(_Steps):
+    """The steps of runs that are taken as one."""
+
+    def __init__(
+        self, runs: list[_Run], together: Callable[[Sequence[int]], Together]
+    ) -> None:
+        self.runs, self.everybody, self.together = runs, runs, together
+        self.updates = {}
+        for run in runs:
+            with run.job.lane:
+                self.updates[id(run)] = _update_of(run.job, run.config)
+        self._take_over(warm=False)
+
+    def _take_over(self, *, warm: bool) -> None:
+        """Prepare steps of the runs that are left."""
+        places = [self.everybody.index(run) for run in self.runs]
+        of_all, runs = self.together(places), self.runs
+        lanes = [run.job.lane for run in runs]
+        updates = [self.updates[id(run)] for run in runs]
+        self.lane = of_all.lane
+
+        def step(batches: Tensor) -> Tensor:
+            for run in runs:
+                _set_mode(run.job.network, training=True)
+            losses = of_all.gradients(batches)
+
+            def update(place: int) -> None:
+                updates[place]()
+                runs[place].total.add_(losses[place], alpha=batches.shape[1])
+
+            side_by_side(of_all.lane, lanes, update)
+            return losses
+
+        self.take_step = Graphed(step, of_all.lane, warm=warm)
+
+    def _begin(self) -> Tensor:
+        orders = [run.begin() for run in self.runs]
+        for run in self.runs:
+            self.lane.follow(run.job.lane)
+        with self.lane:
+            return torch.stack(orders)
+
+    def leave_finished(self) -> None:
+        n_before = len(self.runs)
+        super().leave_finished()
+        if 0 < len(self.runs) < n_before:
+            self._take_over(warm=True)
+
+
+def _update_of(job: Job, config: TrainingConfig) -> Callable[[], object]:
+    """Return what changes the parameters of a job's network once."""
+    if job.optimizer is not None:
+        return job.optimizer.step
+    return adamw(job.network, config)
+
+
+def make_step(
+    network: nn.Module,
+    loss: Loss,
+    lane: Lane,
+    update: Callable[[], object],
+    total: Tensor | None = None,
+) -> Graphed:
+    """Return one step of training: row indices (b,) -> their loss before it.
+
+    What has the gradients, `update` changes. The sum of the rows' losses is added to
+    `total`.
+    """
+
+    def step(index: Tensor) -> Tensor:
+        _set_mode(network, training=True)
+        network.zero_grad(set_to_none=True)
+        value = loss(index)
+        value.backward()
+        update()
+        value = value.detach()
+        if total is not None:
+            total.add_(value, alpha=len(index))
+        return value
+
+    return Graphed(step, lane)
+
+
+def _reason_to_stop(
+    history: History, config: TrainingConfig, out_of_time: bool
+) -> Stop | None:
+    epoch = len(history.score) - 1
+    if epoch - history.best_epoch > config.patience:
+        return "patience"
+    if config.max_epochs is not None and epoch + 1 >= config.max_epochs:
+        return "max_epochs"
+    return "time_limit" if out_of_time else None
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[torch.Generator]:
+    """Seed torch for a while and give the user's random state back afterwards.
+
+    Yields a generator of its own for everything that takes one.
+    """
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` seeds all GPUs
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield torch.Generator().manual_seed(seed)

@@ -1,0 +1,135 @@
+"""What the three libraries of boosted trees must do alike."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tabr.bench.methods import catboost, lightgbm, xgboost
+from tabr.bench.methods.boosting import Boosting
+from tabr.bench.tasks.task import Part
+from tabr.metrics import accuracy, rmse
+from tabr.optional import require
+from tests.bench.methods.checks import KINDS, SETTINGS, parts
+
+LIBRARIES: dict[str, type[Boosting]] = {
+    "xgboost": xgboost.XGBoost,
+    "lightgbm": lightgbm.LightGBM,
+    "catboost": catboost.CatBoost,
+}
+each_library = pytest.mark.parametrize("name", LIBRARIES)
+
+
+def labelled(kind: str) -> tuple[Part, Part]:
+    """Return rows to learn from and others on which many trees are too many.
+
+    Of numbers the others' labels are a small share, so that only the first trees make
+    the prediction better.
+    """
+    data = parts(kind)
+    if kind != "regression":
+        return data.train, data.val
+    return (
+        Part(data.train.X, data.train.X["size"].to_numpy()),
+        Part(data.val.X, 0.2 * data.val.X["size"].to_numpy()),
+    )
+
+
+def fitted(name: str, kind: str = "regression", **params: Any) -> Boosting:
+    method = LIBRARIES[name](SETTINGS[kind], 0, **{"learning_rate": 0.1, **params})
+    return method.fit(*labelled(kind))
+
+
+def validation_score(method: Boosting, kind: str) -> float:
+    val = labelled(kind)[1]
+    prediction = method.predict(val.X)
+    if kind == "regression":
+        return -rmse(val.y, prediction)
+    return accuracy(np.unique(val.y, return_inverse=True)[1], prediction)
+
+
+@each_library
+def test_a_module_of_our_own_does_not_hide_the_library(name: str) -> None:
+    library = require(name, extra="boost")
+    assert library.__name__ == name
+    assert library.__file__ != sys.modules[f"tabr.bench.methods.{name}"].__file__
+
+
+@each_library
+def test_a_missing_library_gives_the_line_that_installs_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"pip install 'tabr\[boost\]'"):
+        fitted(name, n_trees=1)
+
+
+@each_library
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_trees_never_make_the_validation_score_worse(name: str, kind: str) -> None:
+    methods = [fitted(name, kind, n_trees=n) for n in (1, 4, 16, 64)]
+    scores = np.array([validation_score(method, kind) for method in methods])
+    assert (np.diff(scores) > -1e-6).all()
+    assert methods[-1].best_epoch in range(1, 64)  # something was cut
+
+
+@each_library
+def test_patience_ends_the_training(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = []
+    for patience in (20, 400):
+        updates = count_updates(name, monkeypatch)
+        method = fitted(name, n_trees=400, patience=patience)
+        if isinstance(method, catboost.CatBoost):
+            rounds.append(len(method.model.get_evals_result()["validation"]["RMSE"]))
+        else:
+            rounds.append(len(updates))
+    assert rounds[0] < 200 and rounds[1] == 400
+
+
+def count_updates(name: str, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Return a list that grows with every round of XGBoost or LightGBM."""
+    rounds: list[None] = []
+    if name != "catboost":
+        booster = require(name, extra="boost").Booster
+        update = booster.update
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            rounds.append(None)
+            return update(*args, **kwargs)
+
+        monkeypatch.setattr(booster, "update", counted)
+    return rounds
+
+
+@pytest.mark.parametrize(
+    ("name", "one_split"),
+    [
+        ("xgboost", {"max_depth": 1, "reg_lambda": 0.0}),
+        ("lightgbm", {"num_leaves": 2}),
+    ],
+)
+def test_a_tree_predicts_the_mean_of_each_leaf(
+    name: str, one_split: dict[str, Any]
+) -> None:
+    method = fitted(name, n_trees=1, learning_rate=1.0, **one_split)
+    train = labelled("regression")[0]
+    prediction = method.predict(train.X)
+    leaves = np.unique(prediction)
+    assert len(leaves) == 2
+    for leaf in leaves:
+        assert train.y[prediction == leaf].mean() == pytest.approx(leaf, abs=1e-5)
+
+
+@each_library
+def test_numbers_come_as_they_are(name: str) -> None:
+    assert fitted(name, n_trees=1).preprocessor.normalization == "none"
+
+
+@each_library
+@pytest.mark.parametrize("wrong", ["n_trees", "patience"])
+def test_refuses_no_trees_and_no_patience(name: str, wrong: str) -> None:
+    with pytest.raises(ValueError, match=f"{wrong}=0"):
+        LIBRARIES[name](SETTINGS["regression"], 0, **{wrong: 0})

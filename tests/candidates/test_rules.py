@@ -1,0 +1,184 @@
+"""Rules: who may be whose neighbour, against a slow transcription in words."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from tabr import DataError, NotSameGroup, PastOnly, SameGroup, Where
+from tabr.candidates.device_rules import RuleIndex
+from tabr.candidates.rules import Rule, pack_rule, split_by, unpack_rule
+
+CPU = torch.device("cpu")
+
+
+def table(n: int, seed: int) -> pd.DataFrame:
+    """Times with ties and gaps, groups, and some of both missing."""
+    rng = np.random.default_rng(seed)
+    days = rng.integers(0, 12, n).astype(float)
+    days[rng.random(n) < 0.1] = np.nan
+    group = rng.choice(["a", "b", "c", None], n, p=[0.4, 0.3, 0.2, 0.1])
+    return pd.DataFrame({
+        "day": days,
+        "on": pd.Timestamp("2024-01-01") + pd.to_timedelta(days, unit="D"),
+        "group": group,
+        "km": rng.normal(size=n),
+    })  # fmt: skip
+
+
+def flags(
+    rule: Rule, rows: pd.DataFrame, candidates: pd.DataFrame
+) -> NDArray[np.bool_]:
+    rules = RuleIndex(rule.bind(candidates), CPU).tag(rows).rules(slice(0, len(rows)))
+    whole = rules.allowed(slice(0, len(rows)), slice(0, len(candidates))).numpy()
+    parts = [
+        [rules.allowed(r, c).numpy() for c in (slice(0, 7), slice(7, len(candidates)))]
+        for r in (slice(0, 3), slice(3, len(rows)))
+    ]
+    assert np.array_equal(np.block(parts), whole)  # chunks change nothing
+    return whole
+
+
+def past(r, c, window=None, gap=0.0) -> bool:
+    if np.isnan(r.day) or np.isnan(c.day):
+        return False
+    age = r.day - c.day
+    return (age >= gap if gap else age > 0) and (window is None or age <= window)
+
+
+def same(r, c) -> bool:
+    return isinstance(r.group, str) and r.group == c.group
+
+
+near = Where(lambda row, other: abs(row["km"] - other["km"]) < 0.5, ["km"])
+
+CASES = [
+    (PastOnly("day"), past),
+    (PastOnly("on"), past),
+    (PastOnly("on", window="3D"), lambda r, c: past(r, c, window=3)),
+    (PastOnly("day", window=3), lambda r, c: past(r, c, window=3)),
+    (PastOnly("on", gap="2D"), lambda r, c: past(r, c, gap=2)),
+    (PastOnly("on", "5D", "48h"), lambda r, c: past(r, c, 5, 2)),
+    (SameGroup("group"), same),
+    (NotSameGroup("group"), lambda r, c: not same(r, c)),
+    (~NotSameGroup("group"), same),
+    (~PastOnly("day"), lambda r, c: not past(r, c)),
+    (
+        PastOnly("on") & NotSameGroup("group"),
+        lambda r, c: past(r, c) and not same(r, c),
+    ),
+    (PastOnly("on") | SameGroup("group"), lambda r, c: past(r, c) or same(r, c)),
+    (
+        ~(PastOnly("day") & SameGroup("group")) | near,
+        lambda r, c: not (past(r, c) and same(r, c)) or abs(r.km - c.km) < 0.5,
+    ),
+    (near & PastOnly("day"), lambda r, c: abs(r.km - c.km) < 0.5 and past(r, c)),
+    (
+        (PastOnly("day") & near) | (SameGroup("group") & ~near),
+        lambda r, c: past(r, c) if abs(r.km - c.km) < 0.5 else same(r, c),
+    ),
+]
+
+
+# Not their words: those of a function name its place in memory.
+@pytest.mark.parametrize(("rule", "slow"), CASES, ids=map(str, range(len(CASES))))
+def test_a_rule_allows_what_its_words_say(rule: Rule, slow) -> None:
+    rows, candidates = table(25, 0), table(40, 1)
+    expected = [
+        [bool(slow(r, c)) for c in candidates.itertuples()] for r in rows.itertuples()
+    ]
+    assert np.array_equal(flags(rule, rows, candidates), np.array(expected))
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule, _ in CASES], ids=map(str, range(len(CASES)))
+)
+def test_candidates_that_come_and_go_are_compared_as_if_they_had_been_there(
+    rule: Rule,
+) -> None:
+    first, late = table(30, 2), table(15, 3)
+    late.loc[len(late)] = [99.0, pd.Timestamp("2025-01-01"), "new group", 0.0]
+    every = pd.concat([first, late], ignore_index=True)
+    rows = table(10, 4)
+    grown = rule.bind(first).extended(late)
+    kept = np.arange(0, len(every), 2)
+
+    def allowed(bound) -> NDArray[np.bool_]:
+        rules = RuleIndex(bound, CPU).tag(rows).rules(slice(0, 10))
+        return rules.allowed(slice(0, 10), slice(0, bound.n)).numpy()
+
+    assert np.array_equal(allowed(grown), flags(rule, rows, every))
+    assert np.array_equal(allowed(grown.taken(kept)), allowed(grown)[:, kept])
+
+
+def test_times_may_be_written_as_text_with_or_without_zones() -> None:
+    texts = pd.DataFrame({"on": ["2024-03-01", "2024-03-02T12:00", "2024-03-05"]})
+    rows = pd.DataFrame({"on": pd.to_datetime(["2024-03-02 13:00+00:00"])})
+    assert flags(PastOnly("on"), rows, texts).tolist() == [[True, True, False]]
+
+
+def test_groups_are_compared_as_categories_are() -> None:
+    candidates = pd.DataFrame({"shop": ["1", "2", "3"]})
+    rows = pd.DataFrame({"shop": [1.0, 9.0]})
+    assert flags(SameGroup("shop"), rows, candidates).tolist() == [
+        [True, False, False],
+        [False, False, False],
+    ]
+
+
+def test_rules_are_joined_only_with_rules() -> None:
+    with pytest.raises(TypeError, match="wrap a function in Where"):
+        PastOnly("on") & (lambda row, other: True)
+
+
+@pytest.mark.parametrize(
+    ("column", "how"),
+    [("on", {"window": "soon"}), ("on", {"gap": "-1D"}), ("day", {"window": "3D"})],
+)
+def test_a_span_that_does_not_fit_its_times_is_refused(column: str, how) -> None:
+    with pytest.raises(DataError, match=rf"of PastOnly\('{column}'\) must be a"):
+        PastOnly(column, **how).bind(table(5, 0))
+
+
+def test_an_absent_column_is_named() -> None:
+    bound = PastOnly("on").bind(table(5, 0))
+    with pytest.raises(DataError, match=r"\['on'\] are absent"):
+        bound.tags(table(3, 1).drop(columns="on"))
+
+
+def test_a_function_must_return_flags() -> None:
+    wrong = Where(lambda row, other: row["km"] - other["km"], ["km"])
+    with pytest.raises(DataError, match="must return flags of shape"):
+        flags(wrong, table(8, 0), table(9, 1))
+
+
+def test_stored_rules_come_back_and_functions_ask_to_be_set_again() -> None:
+    rows, candidates = table(9, 0), table(12, 1)
+    for rule, _ in CASES:
+        again = unpack_rule(pack_rule(rule))
+        if "km" in rule.columns:
+            with pytest.raises(DataError, match="call restrict_candidates"):
+                flags(again, rows, candidates)
+        else:
+            expected = flags(rule, rows, candidates)
+            assert np.array_equal(flags(again, rows, candidates), expected)
+
+
+def test_validation_rows_are_the_latest_or_whole_groups() -> None:
+    frame = table(50, 5)
+    time = split_by(PastOnly("on") & NotSameGroup("group"), frame)
+    assert time is not None and time.by == "time"
+    group = split_by(NotSameGroup("group"), frame)
+    assert group is not None and group.by == "group"
+    for rule in (None, SameGroup("group"), near, PastOnly("on") | near):
+        assert split_by(rule, frame) is None
+    pairs = itertools.combinations(range(50), 2)
+    for i, j in pairs:
+        both = frame.group[i], frame.group[j]
+        alike = isinstance(both[0], str) and both[0] == both[1]
+        assert (group.values[i] == group.values[j]) == alike

@@ -1,0 +1,127 @@
+"""The commands about a model's memory: rules, add, remove, explain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tabr import TabRRegressor
+from tests.cli.test_cli import TINY, refuse, succeed
+
+
+def sales(n: int = 60, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    area = rng.uniform(30, 200, n).round(1)
+    days = pd.to_timedelta(rng.integers(0, 300, n), unit="D")
+    return pd.DataFrame({
+        "area": area,
+        "town": rng.choice(["Aix", "Bonn", "Cork"], n),
+        "sold": (pd.Timestamp("2024-01-01") + days).strftime("%Y-%m-%d"),
+        "seller": rng.choice(list("abcdefgh"), n),
+        "price": (area * 3 + rng.normal(0, 5, n)).round(2),
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table and a model whose neighbours come from the past."""
+    path = tmp_path_factory.mktemp("memory")
+    sales().to_csv(path / "sales.csv", index=False)
+    sales(8, seed=1).to_csv(path / "new.csv", index=False)
+    succeed(
+        "fit", path / "sales.csv", "--target", "price", "-o", path / "m.tabr", *TINY,
+        "--past-only", "sold", "--gap", "1D", "--not-same-group", "seller",
+        "--drop", "seller", "--refit-candidates", "--quiet",
+    )  # fmt: skip
+    return path
+
+
+def test_options_become_a_rule(folder: Path) -> None:
+    model = TabRRegressor.load(folder / "m.tabr")
+    assert model.candidates.columns == ("sold", "seller")
+    assert "seller" not in model.preprocessor_.feature_names
+    assert len(model.candidates_) == 60
+    rows = sales(20, seed=2)
+    for row, ids in zip(rows.itertuples(), model.neighbors(rows).ids, strict=True):
+        near = model.candidates_.look_up(ids[ids >= 0])
+        assert (near.sold < row.sold).all() and (near.seller != row.seller).all()
+
+
+def test_spans_need_times(folder: Path) -> None:
+    fit = "fit", folder / "sales.csv", "--target", "price", "-o", folder / "x.tabr"
+    assert "--window and --gap need --past-only" in refuse(*fit, "--window", "30D")
+    assert "no column 'when'" in refuse(*fit, "--past-only", "when")
+
+
+def test_rows_are_added_and_removed_again(folder: Path, tmp_path: Path) -> None:
+    more, less = tmp_path / "more.tabr", tmp_path / "less.tabr"
+    args = "add", folder / "m.tabr", folder / "new.csv", "-o", more
+    result = succeed(*args)
+    assert "the target is 'price'" in result.stderr
+    assert "added 8 rows with ids 60 to 67" in result.stderr
+    assert len(TabRRegressor.load(more).candidates_) == 68
+    pd.DataFrame({"id": range(60, 68)}).to_csv(tmp_path / "ids.csv", index=False)
+    removed = succeed(
+        "remove", more, "--from", tmp_path / "ids.csv", "-o", less, "--json"
+    )
+    assert json.loads(removed.stdout)["removed"] == 8
+    rows, models = sales(9, seed=3), [folder / "m.tabr", less]
+    first, last = (TabRRegressor.load(path).predict(rows) for path in models)
+    np.testing.assert_allclose(first, last, rtol=1e-6)
+
+
+def test_without_an_output_the_model_itself_changes(
+    folder: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "m.tabr"
+    model.write_bytes((folder / "m.tabr").read_bytes())
+    result = succeed("add", model, folder / "new.csv", "--target", "price", "--json")
+    about = json.loads(result.stdout)
+    assert about["added"] == 8 and about["first_id"] == 60
+    succeed("remove", model, "--ids", "60,61")
+    assert len(TabRRegressor.load(model).candidates_) == 66
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((), "give either --ids or --from"),
+        (("--ids", "1;2"), "--ids must be like 3,17,18"),
+        (("--ids", "1,999"), "no candidate has these ids: [999]; nothing was removed"),
+    ],
+)
+def test_who_cannot_be_removed_is_named(folder: Path, args, words: str) -> None:
+    before = (folder / "m.tabr").read_bytes()
+    assert words in refuse("remove", folder / "m.tabr", *args)
+    assert (folder / "m.tabr").read_bytes() == before
+
+
+def test_a_bad_row_leaves_the_model_as_it_was(folder: Path, tmp_path: Path) -> None:
+    bad = sales(3, seed=1).assign(price=["1", "2", "dear"])
+    bad.to_csv(tmp_path / "bad.csv", index=False)
+    before = (folder / "m.tabr").read_bytes()
+    refuse("add", folder / "m.tabr", tmp_path / "bad.csv")
+    assert (folder / "m.tabr").read_bytes() == before
+
+
+def test_explain_shows_effects_and_corrected_labels(folder: Path) -> None:
+    args = "explain", folder / "m.tabr", folder / "new.csv", "--rows", "1,3", "-m", "3"
+    text = succeed(*args).stdout
+    assert text.count("from retrieval") == 2
+    for word in ("weight", "effect", "label", "corrected", "area", "without neigh"):
+        assert word in text
+    rows = json.loads(succeed(*args, "--json").stdout)["rows"]
+    assert [row["row"] for row in rows] == [1, 3]
+    assert {"effect", "correction", "weight"} <= set(rows[0]["neighbors"][0])
+
+
+def test_explanations_are_written_as_a_table(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "why.csv"
+    succeed("explain", folder / "m.tabr", folder / "new.csv", "--rows", "2", "-o", out)
+    found = pd.read_csv(out)
+    assert set(found.row) == {2}
+    assert list(found.columns[:4]) == ["row", "neighbor", "weight", "effect"]

@@ -1,0 +1,42 @@
+"""The first page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reproduction.paper.index import to_markdown
+from reproduction.paper.scores import read_results
+
+from .made import keep, publish
+
+
+def test_a_folder_without_runs_claims_nothing(tmp_path: Path) -> None:
+    publish(tmp_path, {})
+    text = to_markdown(read_results(tmp_path))
+    assert "no clear step run yet; nothing to compare" in text
+    assert "0 of 15 comparisons of ensembles" in text
+    assert "of TabR-S: not run" in text
+    assert "0 models timed" in text
+
+
+def test_a_cell_of_two_tables_is_counted_once(tmp_path: Path) -> None:
+    # Both methods stand in the table of steps and in that of the ablation.
+    keep(tmp_path, "california", "mlp-tuned", [0.49, 0.50])
+    keep(tmp_path, "california", "step-0-tuned", [0.60])
+    keep(tmp_path, "california", "tabr-s-default", [0.40])
+    keep(tmp_path, "california", "xgboost-default", [0.50])
+    publish(
+        tmp_path,
+        {
+            ("california", "MLP", "single"): (0.499, 0.004),
+            ("california", "design dp-qk-v-self-scaled", "single"): (0.484, 0.006),
+        },
+    )
+    text = to_markdown(read_results(tmp_path))
+    assert (
+        "0 of 1 clear steps go the published way; on the paper's own splits 1 of"
+        in text
+    )
+    assert "1 of 2 cells within 2 published standard deviations" in text
+    assert "losses of TabR-S: XGBoost 1 / 0 / 0 |" in text
+    assert "| `mlp`, tuned | a GPU | 2 on 1 | - | - | - |" in text

@@ -1,0 +1,461 @@
+"""Fitted models: rules, explanations, and candidates that come and go."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tabr import (
+    DataError,
+    NotSameGroup,
+    PastOnly,
+    SameGroup,
+    TabRClassifier,
+    TabRRegressor,
+    Where,
+)
+
+SMALL: dict[str, Any] = {
+    "width": 16,
+    "context_size": 12,
+    "max_epochs": 2,
+    "device": "cpu",
+    "random_state": 0,
+}
+
+
+def table(n: int = 160, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({
+        "a": rng.normal(size=n),
+        "b": rng.normal(size=n),
+        "town": rng.choice(["x", "y", "z"], n),
+        "day": pd.Timestamp("2024-01-01")
+        + pd.to_timedelta(rng.integers(0, 90, n), unit="D"),
+        "who": rng.choice(list("pqrstuvw"), n),
+    })  # fmt: skip
+    return frame, frame.a * 2 + frame.b + rng.normal(size=n) * 0.1
+
+
+RULE = PastOnly("day", window="40D") & NotSameGroup("who")
+IGNORE = ["day", "who"]
+
+
+@pytest.fixture(scope="module")
+def plain() -> TabRRegressor:
+    frame, y = table()
+    return TabRRegressor(**SMALL, ignore=IGNORE).fit(frame, y)
+
+
+@pytest.fixture(scope="module")
+def ruled() -> TabRRegressor:
+    frame, y = table()
+    return TabRRegressor(**SMALL, ignore=IGNORE, candidates=RULE).fit(frame, y)
+
+
+# --- rules --------------------------------------------------------------------
+
+
+def check_allowed(model: Any, rows: pd.DataFrame) -> int:
+    """Check that all neighbours are allowed; return how many there are."""
+    ids = model.neighbors(rows).ids
+    count = 0
+    for row, neighbors in zip(rows.itertuples(), ids, strict=True):
+        there = neighbors[neighbors >= 0]
+        near = model.candidates_.look_up(there)
+        age = (row.day - near.day).dt.days
+        assert (age > 0).all() and (age <= 40).all()
+        assert (near.who != row.who).all()
+        count += len(there)
+    return count
+
+
+def test_neighbours_of_new_rows_follow_the_rule(ruled: TabRRegressor) -> None:
+    rows, _ = table(60, seed=1)
+    assert check_allowed(ruled, rows) > 100
+
+
+def test_the_future_is_never_retrieved_in_training_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All contexts that training asks for, of training and of validation rows."""
+    from tabr.candidates.point_index import PointIndex
+
+    seen = []
+    real = PointIndex.neighbors
+
+    def watched(self, points, m, exclude=None, rules=None, *rest, **more):
+        found = real(self, points, m, exclude, rules, *rest, **more)
+        seen.append((rules, found, exclude))
+        return found
+
+    monkeypatch.setattr(PointIndex, "neighbors", watched)
+    frame, y = table()
+    model = TabRRegressor(**SMALL, ignore=IGNORE, candidates=PastOnly("day"))
+    model.fit(frame, y)
+    train = model.candidates_.frame
+    n_checked = 0
+    for rules, (position, found), batch in seen:
+        assert rules is not None
+        if batch is None:
+            continue
+        days = train.day.to_numpy()
+        before = days[position.numpy()] < days[batch.numpy()][:, None]
+        assert before[found.numpy()].all()
+        n_checked += int(found.sum())
+    assert n_checked > 1000
+
+
+def test_held_out_rows_are_the_latest() -> None:
+    frame, y = table()
+    model = TabRRegressor(**SMALL, ignore=IGNORE, candidates=PastOnly("day"))
+    model.fit(frame, y)
+    held = np.setdiff1d(np.arange(len(frame)), model.candidates_.ids)
+    assert 20 <= len(held) <= 40
+    assert frame.day[held].min() > model.candidates_.frame.day.max()
+
+
+def test_held_out_rows_are_whole_groups() -> None:
+    frame, y = table()
+    model = TabRRegressor(**SMALL, ignore=IGNORE, candidates=NotSameGroup("who"))
+    model.fit(frame, y)
+    held = np.setdiff1d(np.arange(len(frame)), model.candidates_.ids)
+    assert not set(frame.who[held]) & set(model.candidates_.frame.who)
+
+
+def test_validation_rows_join_the_candidates_when_asked() -> None:
+    frame, y = table()
+    how = {**SMALL, "ignore": IGNORE, "candidates": PastOnly("day")}
+    alone = TabRRegressor(**how).fit(frame, y)
+    joined = TabRRegressor(**how, refit_candidates=True).fit(frame, y)
+    assert joined.candidates_.ids.tolist() == list(range(len(frame)))
+    np.testing.assert_allclose(joined.candidates_.y, y)
+    pd.testing.assert_frame_equal(joined.candidates_.frame, frame)
+    rows, _ = table(30, seed=2)
+    held = set(range(len(frame))) - set(alone.candidates_.ids)
+    assert set(joined.neighbors(rows).ids.ravel()) & held
+    # The same as adding them by hand.
+    added = alone.add_candidates(frame.iloc[sorted(held)], y.iloc[sorted(held)])
+    assert len(added) == len(held)
+    np.testing.assert_allclose(alone.predict(rows), joined.predict(rows), rtol=1e-4)
+
+
+def test_validation_rows_of_an_eval_set_get_ids_behind_the_table() -> None:
+    frame, y = table(80)
+    others = table(20, seed=1)
+    model = TabRRegressor(**SMALL, refit_candidates=True)
+    model.fit(frame, y, eval_set=others)
+    assert model.candidates_.ids.tolist() == list(range(100))
+
+
+def test_a_row_that_may_take_nobody_is_predicted_alone(ruled: TabRRegressor) -> None:
+    rows, _ = table(4, seed=3)
+    rows.loc[:1, "day"] = pd.Timestamp("2020-01-01")
+    rows.loc[2, "day"] = pd.NaT
+    ids = ruled.neighbors(rows).ids
+    assert (ids[:3] == -1).all() and (ids[3] >= 0).any()
+    assert np.isfinite(ruled.predict(rows)).all()
+    found = ruled.explain(rows)
+    np.testing.assert_allclose(found.predictions[:3], found.alone[:3])
+    assert (found.share[:3] == 0).all()
+
+
+def test_a_function_may_rule_too() -> None:
+    frame, y = table()
+    rule = Where(lambda row, other: row["town"] == other["town"], ["town"])
+    model = TabRRegressor(**SMALL, ignore=IGNORE, candidates=rule).fit(frame, y)
+    same = TabRRegressor(**SMALL, ignore=IGNORE, candidates=SameGroup("town"))
+    same.fit(frame, y)
+    rows, _ = table(20, seed=4)
+    np.testing.assert_array_equal(model.predict(rows), same.predict(rows))
+
+
+def test_ignored_columns_are_no_features(plain: TabRRegressor) -> None:
+    rows, _ = table(5, seed=1)
+    expected = plain.predict(rows)
+    rows["who"], rows["day"] = "nobody", pd.NaT
+    np.testing.assert_array_equal(plain.predict(rows), expected)
+    np.testing.assert_array_equal(plain.predict(rows.drop(columns=IGNORE)), expected)
+
+
+def test_a_column_to_ignore_must_be_there() -> None:
+    frame, y = table(30)
+    with pytest.raises(DataError, match=r"it names \['whom'\]"):
+        TabRRegressor(**SMALL, ignore=["whom"]).fit(frame, y)
+
+
+def test_a_rule_without_its_column_is_refused(ruled: TabRRegressor) -> None:
+    rows, _ = table(5, seed=1)
+    with pytest.raises(DataError, match=r"\['who'\] are absent"):
+        ruled.predict(rows.drop(columns="who"))
+    frame, y = table()
+    with pytest.raises(DataError, match=r"\['when'\] are absent"):
+        TabRRegressor(**SMALL, candidates=PastOnly("when")).fit(frame, y)
+    with pytest.raises(TypeError, match="candidates must be a rule"):
+        TabRRegressor(**SMALL, candidates="past").fit(frame, y)
+
+
+def test_a_rule_is_stored_with_the_model(ruled: TabRRegressor, tmp_path: Any) -> None:
+    ruled.save(tmp_path / "m.tabr")
+    loaded = TabRRegressor.load(tmp_path / "m.tabr")
+    rows, _ = table(30, seed=1)
+    np.testing.assert_array_equal(loaded.predict(rows), ruled.predict(rows))
+    assert check_allowed(loaded, rows) > 0
+    assert loaded.candidates == ruled.candidates
+
+
+def test_a_function_must_be_set_again_after_loading(tmp_path: Any) -> None:
+    frame, y = table()
+    rule = Where(lambda row, other: row["a"] > other["a"], ["a"])
+    model = TabRRegressor(**SMALL, candidates=rule).fit(frame, y)
+    with pytest.warns(UserWarning, match="restrict_candidates after loading"):
+        model.save(tmp_path / "m.tabr")
+    loaded = TabRRegressor.load(tmp_path / "m.tabr")
+    with pytest.raises(DataError, match="call restrict_candidates"):
+        loaded.predict(frame)
+    loaded.restrict_candidates(rule)
+    np.testing.assert_array_equal(loaded.predict(frame), model.predict(frame))
+
+
+def test_a_rule_may_change_after_training(plain: TabRRegressor, tmp_path: Any) -> None:
+    plain.save(tmp_path / "m.tabr")
+    model = TabRRegressor.load(tmp_path / "m.tabr")
+    rows, _ = table(30, seed=1)
+    model.restrict_candidates(RULE)
+    assert check_allowed(model, rows) > 0
+    model.restrict_candidates(None)
+    np.testing.assert_array_equal(model.predict(rows), plain.predict(rows))
+
+
+# --- the living memory --------------------------------------------------------
+
+
+def fresh(**more: Any) -> TabRRegressor:
+    frame, y = table()
+    return TabRRegressor(**{**SMALL, "ignore": IGNORE, **more}).fit(frame, y)
+
+
+def test_an_added_row_is_its_own_nearest_neighbour() -> None:
+    model = fresh()
+    rows, y = table(6, seed=9)
+    before = model.predict(rows)
+    ids = model.add_candidates(rows, y + 100)
+    found = model.neighbors(rows)
+    nearest = np.take_along_axis(found.ids, found.distances.argmin(1)[:, None], 1)
+    assert nearest[:, 0].tolist() == ids.tolist()
+    assert (np.abs(model.predict(rows) - before) > 0.01).all()
+    model.remove_candidates(ids)
+    assert not np.isin(model.neighbors(rows).ids, ids).any()
+
+
+def test_adding_and_removing_leaves_predictions_as_they_were() -> None:
+    model = fresh(n_members=2)
+    rows, y = table(20, seed=9)
+    before = model.predict(rows)
+    ids = model.add_candidates(rows, y)
+    assert not np.allclose(model.predict(rows), before)
+    model.remove_candidates(ids[:10])
+    model.remove_candidates(ids[10:])
+    np.testing.assert_allclose(model.predict(rows), before, rtol=1e-6)
+
+
+def test_labels_may_be_corrected() -> None:
+    model = fresh()
+    rows, _ = table(5, seed=9)
+    ids = np.unique(model.neighbors(rows).ids)
+    before = model.predict(rows)
+    model.relabel_candidates(ids, np.full(len(ids), 50.0))
+    assert (np.abs(model.predict(rows) - before) > 0.01).all()
+    assert (model.explain(rows).to_frame().label == 50).all()
+
+
+@pytest.mark.parametrize("kind", ["column", "label", "length", "rule"])
+def test_a_bad_row_changes_nothing(kind: str) -> None:
+    model = fresh(candidates=RULE)
+    rows, y = table(6, seed=9)
+    y = y.astype(object)
+    before, frame = model.candidates_, model.predict(rows)
+    if kind == "column":
+        rows.loc[3, "a"] = np.inf
+    elif kind == "label":
+        y.iloc[3] = np.nan
+    elif kind == "length":
+        y = y.iloc[:5]
+    else:
+        rows["day"] = "no date"
+    with pytest.raises((DataError, ValueError)):
+        model.add_candidates(rows, y)
+    assert model.candidates_ is before
+    np.testing.assert_array_equal(model.predict(table(6, seed=9)[0]), frame)
+
+
+def test_a_class_that_fit_did_not_see_is_refused() -> None:
+    frame, y = table()
+    model = TabRClassifier(**SMALL, ignore=IGNORE).fit(frame, y > 0)
+    n = len(model.candidates_)
+    with pytest.raises(DataError, match="classes that fit saw"):
+        model.add_candidates(frame.head(2), ["maybe", "no"])
+    model.add_candidates(frame.head(2), [True, False])
+    model.relabel_candidates([len(frame)], [True])  # the first that was added
+    assert len(model.candidates_) == n + 2
+
+
+def test_an_unknown_id_removes_and_relabels_nobody() -> None:
+    model = fresh()
+    before = model.candidates_
+    known = int(before.ids[0])
+    with pytest.raises(KeyError, match="100000"):
+        model.remove_candidates([known, 100000])
+    with pytest.raises(KeyError, match="100000"):
+        model.relabel_candidates([known, 100000], [0.0, 0.0])
+    with pytest.raises((DataError, ValueError)):
+        model.relabel_candidates([known], [0.0, 1.0])
+    assert model.candidates_ is before
+
+
+def test_changes_are_saved_with_the_model(tmp_path: Any) -> None:
+    model = fresh(candidates=RULE)
+    rows, y = table(8, seed=9)
+    rows["day"] = pd.Timestamp("2024-03-01")
+    ids = model.add_candidates(rows, y)
+    model.remove_candidates(ids[-3:])
+    model.relabel_candidates(ids[:1], [7.0])
+    model.save(tmp_path / "m.tabr")
+    loaded = TabRRegressor.load(tmp_path / "m.tabr")
+    new, _ = table(20, seed=10)
+    np.testing.assert_allclose(loaded.predict(new), model.predict(new), rtol=1e-6)
+    assert loaded.candidates_.ids.tolist() == model.candidates_.ids.tolist()
+    assert loaded.add_candidates(rows, y)[0] == ids[-1] + 1
+
+
+def test_a_prediction_sees_all_of_an_update_or_nothing() -> None:
+    """One thread adds and removes rows of huge labels together, another predicts."""
+    model = fresh()
+    rows, _ = table(12, seed=9)
+    model.predict(rows)
+    low = model.predict(rows)
+    ids = model.add_candidates(rows, np.full(12, 1e3))
+    high = model.predict(rows)
+    model.remove_candidates(ids)
+    stop = threading.Event()
+
+    def update() -> None:
+        while not stop.is_set():
+            added = model.add_candidates(rows, np.full(12, 1e3))
+            model.remove_candidates(added)
+
+    thread = threading.Thread(target=update)
+    thread.start()
+    try:
+        seen = [model.predict(rows) for _ in range(60)]
+    finally:
+        stop.set()
+        thread.join()
+    for one in seen:
+        is_low = np.allclose(one, low, rtol=1e-4)
+        assert is_low or np.allclose(one, high, rtol=1e-4)
+
+
+def test_training_on_a_part_may_retrieve_from_the_whole() -> None:
+    frame, y = table(400)
+    model = TabRRegressor(**{**SMALL, "max_epochs": 8}, ignore=IGNORE)
+    model.fit(frame.iloc[:100], y.iloc[:100])
+    new, truth = table(100, seed=5)
+    before = np.abs(model.predict(new) - truth).mean()
+    model.add_candidates(frame.iloc[100:], y.iloc[100:])
+    assert np.abs(model.predict(new) - truth).mean() < before
+
+
+# --- explanations -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_members", [1, 3])
+def test_an_effect_is_the_prediction_minus_that_without_the_neighbour(
+    n_members: int,
+) -> None:
+    model = fresh(n_members=n_members, candidates=SameGroup("who"), context_size=500)
+    rows, _ = table(3, seed=1)
+    found = model.explain(rows)
+    np.testing.assert_allclose(found.predictions, model.predict(rows))
+    # Every allowed candidate is in the context: removing one masks it, no more.
+    for row in range(3):
+        for k in (0, 2):
+            one = found.table.ids[row, k]
+            other = fresh(
+                n_members=n_members, candidates=SameGroup("who"), context_size=500
+            )
+            other.remove_candidates([one])
+            without = other.predict(rows.iloc[[row]])[0]
+            expected = found.predictions[row] - without
+            assert found.effects[row, k] == pytest.approx(expected, abs=1e-5)
+
+
+def test_explanations_agree_with_neighbours(plain: TabRRegressor) -> None:
+    rows, _ = table(7, seed=1)
+    found, near = plain.explain(rows), plain.neighbors(rows)
+    for mine, theirs in zip(found.table, near, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    frame = found.to_frame()
+    assert list(frame.columns[:7]) == [
+        "row", "neighbor", "weight", "effect", "distance", "label", "correction",
+    ]  # fmt: skip
+    assert len(frame) == 7 * 12
+    label = dict(zip(plain.candidates_.ids, plain.candidates_.y, strict=True))
+    assert frame.label.tolist() == [label[i] for i in frame.neighbor]
+    own = plain.candidates_.look_up(frame.neighbor)
+    np.testing.assert_array_equal(frame.town, own.town)
+    gap = found.to_frame(top=2, differences=True)
+    assert len(gap) == 14
+    np.testing.assert_allclose(
+        gap["a - row's"], gap.a - rows.a.to_numpy()[gap.row.to_numpy()]
+    )
+
+
+def test_labels_that_are_corrected_come_nearer_to_the_truth() -> None:
+    frame, y = table(300)
+    how = {**SMALL, "max_epochs": 12, "learning_rate": 0.01}
+    model = TabRRegressor(**how, ignore=IGNORE)
+    model.fit(frame, y)
+    rows, truth = table(80, seed=3)
+    found = model.explain(rows)
+    assert found.corrections is not None
+    raw = np.abs(found.labels - truth.to_numpy()[:, None]).mean()
+    mended = np.abs(found.labels + found.corrections - truth.to_numpy()[:, None]).mean()
+    assert mended < raw
+
+
+def test_effects_of_classes_are_changes_of_the_probability() -> None:
+    frame, y = table()
+    model = TabRClassifier(**SMALL, ignore=IGNORE).fit(frame, np.sign(y).astype(int))
+    rows, _ = table(5, seed=1)
+    found = model.explain(rows)
+    assert found.answers.tolist() == model.predict(rows).tolist()
+    np.testing.assert_allclose(found.predictions, model.predict_proba(rows).max(1))
+    np.testing.assert_allclose(found.probabilities, model.predict_proba(rows))
+    assert found.corrections is None and "correction" not in found.to_frame()
+    assert ((found.share >= 0) & (found.share <= 1)).all()
+    assert np.abs(found.effects).max() < 1
+
+
+def test_an_explanation_shows_itself(plain: TabRRegressor) -> None:
+    rows, _ = table(5, seed=1)
+    found = plain.explain(rows)
+    text = repr(found)
+    assert "without neighbours" in text and "2 more rows" in text
+    assert str(found.table.ids[0, 0]) in text
+    page = found._repr_html_()
+    assert page.count("<table>") == 3 and "<th>corrected</th>" in page
+
+
+def test_an_explanation_is_drawn(plain: TabRRegressor) -> None:
+    pytest.importorskip("matplotlib")
+    rows, _ = table(2, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = plain.explain(rows).plot(row=1, top=6)
+    assert [len(axis.patches) for axis in figure.axes] == [6, 6]

@@ -1,0 +1,142 @@
+"""Contexts of training rows, and how they change."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from tabr.config import STEPS, EmbeddingConfig, NetworkConfig
+from tabr.network.rows import Rows
+from tabr.network.tabr import Context, TabR
+from tabr.training.contexts import Contexts, context_change
+
+CONFIGS = {
+    "tabr-s": {},
+    "deep": {"encoder_blocks": 1},
+    "embedded": {"embedding": EmbeddingConfig("plr-lite", 3, 2)},
+    "step-1": {"retrieval": STEPS["step-1"]},
+    "step-3": {"retrieval": STEPS["step-3"]},
+}
+
+
+def table(n: int = 60, seed: int = 0) -> tuple[Rows, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    num = torch.randn(n, 3, generator=generator)
+    y = num[:, 0] * 2 + num[:, 1].sin()
+    return Rows(num, num[:, :0], num[:, :0].long()), (y - y.mean()) / y.std()
+
+
+def make(name: str = "tabr-s", **values: object) -> TabR:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = NetworkConfig(**{"width": 8, **CONFIGS[name], **values})
+        return TabR(config, 3, 0, (), "regression")
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("m", [4, 96])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_own_label_never_influences_own_prediction(
+    name: str, m: int, frozen: bool
+) -> None:
+    network = make(name).eval()
+    rows, labels = table()
+    duplicated = Rows(*(torch.cat([part, part[:5]]) for part in rows))
+    labels = torch.cat([labels, labels[:5]])
+    batch = torch.arange(65)
+
+    def predictions(labels: Tensor) -> Tensor:
+        contexts = Contexts(network, duplicated, labels, m)
+        if frozen:
+            contexts.freeze()
+        return network(duplicated, contexts.of(batch)).prediction.squeeze(-1)
+
+    before = predictions(labels)
+    n_seen = 0
+    for i in (0, 3, 17, 30, 41, 62):
+        changed = labels.clone()
+        changed[i] += 5
+        after = predictions(changed)
+        assert after[i] == before[i]
+        n_seen += int((after != before).sum())
+    assert n_seen > 0  # others do see these labels
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_context_does_not_depend_on_how_neighbours_are_encoded(name: str) -> None:
+    network = make(name).eval()
+    rows, labels = table()
+    contexts = Contexts(network, rows, labels, 4)
+    few, many = torch.tensor([5, 9]), torch.arange(60)  # 2 x 4 < 60 <= 60 x 4
+    one, all_ = contexts.of(few), contexts.of(many)
+    assert one.found is all_.found is None  # everybody found four
+    for part, whole in zip(one[:2], all_[:2], strict=True):
+        torch.testing.assert_close(part, whole[few])
+
+
+def test_few_candidates_are_multiplied_before_they_are_paired() -> None:
+    network = make("embedded", width=40).eval()
+    rows, labels = table()
+    contexts = Contexts(network, rows, labels, 4)
+    few, many = contexts.of(torch.arange(29)), contexts.of(torch.arange(30))
+    assert few.positions is None  # 2 x 60 candidates > 29 x 4 pairs
+    assert many.positions is not None and many.points.shape == (60, 40)
+    gathered = Context(many.points[many.positions], many.labels, many.found)
+    first = Rows(*(part[:30] for part in rows))
+    one, other = network(first, many), network(first, gathered)
+    torch.testing.assert_close(one, other)
+
+
+def test_neighbours_are_gradient_sources_where_points_are_learned() -> None:
+    rows, labels = table()
+    for name, learned in (("tabr-s", False), ("deep", True)):
+        network = make(name)
+        for batch in (torch.tensor([1, 2]), torch.arange(60)):
+            context = Contexts(network, rows, labels, 4).of(batch)
+            assert context.points.requires_grad == learned
+
+
+def test_frozen_contexts_stay_while_the_network_moves() -> None:
+    network = make("deep").eval()
+    rows, labels = table()
+    contexts = Contexts(network, rows, labels, 4)
+    batch = torch.arange(60)
+    contexts.freeze()
+    assert contexts.frozen is not None
+    before, frozen = contexts.of(batch), contexts.frozen.position.clone()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_(0, 1, generator=torch.Generator().manual_seed(3))
+    after = contexts.of(batch)
+    assert torch.equal(contexts.frozen.position, frozen)
+    assert torch.equal(before.labels, after.labels)  # the same neighbours
+    assert not torch.equal(before.points, after.points)  # encoded anew
+
+
+def test_freezing_changes_no_neighbour_at_that_moment() -> None:
+    network = make().eval()
+    contexts = Contexts(network, *table(), 4)
+    fresh = contexts.of(torch.arange(60))
+    contexts.freeze()
+    for a, b in zip(fresh[:2], contexts.of(torch.arange(60))[:2], strict=True):
+        assert torch.equal(a, b)
+
+
+def test_context_change_is_the_papers_definition() -> None:
+    generator = torch.Generator().manual_seed(0)
+    old, new = (
+        torch.stack([torch.randperm(12, generator=generator)[:5] for _ in range(40)])
+        for _ in range(2)
+    )
+    a, b = (torch.rand(40, 5, generator=generator).softmax(1) for _ in range(2))
+    b[:3, 2:] = 0  # not found
+    ours = context_change(old, a, new, b)
+    for i in range(40):
+        before = dict(zip(old[i].tolist(), a[i].tolist(), strict=True))
+        now = dict(zip(new[i].tolist(), b[i].tolist(), strict=True))
+        novel = sum(w for k, w in now.items() if k not in before)
+        both = now.keys() & before.keys()
+        grown = sum(now[k] for k in both) - sum(before[k] for k in both)
+        assert ours[i].item() == pytest.approx(novel + max(grown, 0), abs=1e-6)
+    assert context_change(old, a, old, a).abs().max() < 1e-6

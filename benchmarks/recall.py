@@ -20,7 +20,7 @@ from benchmarks import timing
 from benchmarks.timing import M, Size
 from benchmarks.train import fit
 from tabr.bench.tasks.catalog import select
-from tabr.bench.tasks.task import Parts, data_folder, load
+from tabr.bench.tasks.task import SplitTable, data_folder, load
 from tabr.search import Neighbors, best_of_bins, n_bins_for, top
 
 SIZES = (Size(100_000, 50, 256), Size(500_000, 50, 64))
@@ -56,7 +56,7 @@ def measure(size: Size, device: torch.device, repeat: int) -> dict[str, Any]:
     }
 
 
-def effect(parts: Parts, **params: Any) -> dict[str, Any]:
+def effect(parts: SplitTable, **params: Any) -> dict[str, Any]:
     """Return what fits with each target reach; those with the same bins are one."""
     n = len(parts.train.y)
     bins = {target: n_bins_for(target, n, CONTEXT_SIZE) for target in TARGETS}

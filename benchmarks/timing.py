@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import os
 import platform
 import re
 import shlex
@@ -25,6 +24,7 @@ import torch
 
 from tabr import __version__
 from tabr.device.devices import device_name
+from tabr.tables.files import write_bytes
 
 T = TypeVar("T")
 Call = Callable[[], object]
@@ -168,10 +168,8 @@ def write(
         **result,
     }
     path: Path = options.out / f"{name}-{device.type}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", "utf-8")
-    os.replace(draft, path)
+    text = json.dumps(record, indent=1, allow_nan=False) + "\n"
+    write_bytes(path, text.encode())
     return path
 
 

@@ -19,13 +19,13 @@ import numpy as np
 from benchmarks import timing
 from tabr import TabRClassifier, TabRRegressor
 from tabr.bench.tasks.catalog import select
-from tabr.bench.tasks.task import Parts, data_folder, load
+from tabr.bench.tasks.task import SplitTable, data_folder, load
 from tabr.metrics import rmse
 
 N_MEMBERS = 5
 
 
-def fit(kind: str, parts: Parts, **params: Any) -> dict[str, Any]:
+def fit(kind: str, parts: SplitTable, **params: Any) -> dict[str, Any]:
     """Fit once; return seconds, epochs and the score of the test rows."""
     estimator = TabRRegressor if kind == "regression" else TabRClassifier
     model = estimator(random_state=0, **params)
@@ -45,7 +45,7 @@ def fit(kind: str, parts: Parts, **params: Any) -> dict[str, Any]:
     }
 
 
-def california(parts: Parts, **params: Any) -> dict[str, Any]:
+def california(parts: SplitTable, **params: Any) -> dict[str, Any]:
     first, second = (fit("regression", parts, **params) for _ in range(2))
     first_five, five = (
         fit("regression", parts, n_members=N_MEMBERS, **params) for _ in range(2)

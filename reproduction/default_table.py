@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from tabr.bench.protocol import DEFAULT_PLAN, read, time_of_a_fit
+from tabr.bench.results import DEFAULT_PLAN, read, time_of_a_fit
 from tabr.bench.tasks.catalog import TASKS
 from tabr.bench.tasks.task import Task
 from tabr.errors import DataError

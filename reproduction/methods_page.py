@@ -11,7 +11,7 @@ import pandas as pd
 
 from reproduction.default_table import read_published, read_runs
 from tabr.bench.methods import METHODS
-from tabr.bench.protocol import Plan, time_of_a_fit
+from tabr.bench.results import Plan, time_of_a_fit
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import Task
 from tabr.errors import DataError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reproduction.paper.scores import Kind, Model, Results
+from reproduction.paper.scores import Model, Results, RunKind
 from reproduction.paper.text import DASH
 from tabr.bench.methods import METHODS
 
@@ -27,7 +27,7 @@ def rows(results: Results) -> list[list[str]]:
     return lines
 
 
-def _extent(results: Results, model: Model, kind: Kind, *, second: bool) -> str:
+def _extent(results: Results, model: Model, kind: RunKind, *, second: bool) -> str:
     labels = results.ours.labels(model, kind)
     labels = [label for label in labels if label.startswith("why/") == second]
     cells = [results.ours.cell(model, kind, label) for label in labels]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from reproduction.paper.grid import SETS
-from reproduction.paper.scores import Kind, Model, Results
+from reproduction.paper.scores import Model, Results, RunKind
 from reproduction.paper.text import DASH, absence, figure, title
 from reproduction.paper.win_tie_loss import OUTCOMES, TREES, Match, match, record_text
 
@@ -21,7 +21,7 @@ def comparable_sets(results: Results) -> list[str]:
     return [label for label in SETS if label in labels] + second
 
 
-def default_matches(results: Results, kind: Kind) -> dict[str, Match]:
+def default_matches(results: Results, kind: RunKind) -> dict[str, Match]:
     """Let TabR-S meet each library of trees on all sets that can be compared."""
     sets = comparable_sets(results)
     return {
@@ -30,12 +30,12 @@ def default_matches(results: Results, kind: Kind) -> dict[str, Match]:
     }
 
 
-def has_runs(results: Results, kind: Kind) -> bool:
+def has_runs(results: Results, kind: RunKind) -> bool:
     """Tell whether anything of ours could be compared."""
     return any(found.ours for found in default_matches(results, kind).values())
 
 
-def total_rows(results: Results, kind: Kind) -> list[list[str]]:
+def total_rows(results: Results, kind: RunKind) -> list[list[str]]:
     """Return the counts for each library and benchmark."""
     rows = []
     for tree, found in default_matches(results, kind).items():
@@ -61,7 +61,7 @@ def _second(label: str) -> bool:
     return label.startswith("why/")
 
 
-def set_rows(results: Results, kind: Kind) -> list[list[str]]:
+def set_rows(results: Results, kind: RunKind) -> list[list[str]]:
     """Return a line for each set: all scores of ours, and who won on either side."""
     found = default_matches(results, kind)
     rows = []
@@ -85,7 +85,7 @@ def _outcomes(found: Match, label: str) -> str:
     return f"{ours.get(label, DASH)} / {published.get(label, DASH)}"
 
 
-def not_run(results: Results, kind: Kind) -> str:
+def not_run(results: Results, kind: RunKind) -> str:
     """Name the sets on which TabR-S or trees have no runs of ours."""
     models = {"TabR-S": CHALLENGER}
     models |= {tree: Model(method, "default") for tree, method in TREES.items()}
@@ -97,7 +97,7 @@ def not_run(results: Results, kind: Kind) -> str:
     return absence(absent, [name for name, labels in run.items() if labels])
 
 
-def to_frame(results: Results, kinds: Sequence[Kind]) -> pd.DataFrame:
+def to_frame(results: Results, kinds: Sequence[RunKind]) -> pd.DataFrame:
     """Return a line for each set and library that have runs of either side."""
     lines = []
     for kind in kinds:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from reproduction.paper.scores import Cell, Kind, Model, Results
-from tabr.bench.ranks import duel, ranks
+from reproduction.paper.scores import Cell, Model, Results, RunKind
+from tabr.bench.ranks import compare, ranks
 from tabr.bench.tasks.catalog import TASKS
 
 # The paper's order: by the number of rows.
@@ -49,7 +49,7 @@ class Row(NamedTuple):
     config: str = "tuned"
     comparable: bool = True
 
-    def model(self, results: Results, kind: Kind, label: str) -> Model:
+    def model(self, results: Results, kind: RunKind, label: str) -> Model:
         """Return which model the row means on a set."""
         models = [Model(method, self.config) for method in self.methods]
         for model in models:
@@ -67,7 +67,7 @@ class Grid:
 
     rows: tuple[Row, ...]
     sets: tuple[str, ...]
-    kind: Kind
+    kind: RunKind
     results: Results
     ours: Side
     published: Side
@@ -103,7 +103,7 @@ class Comparison(NamedTuple):
 
 
 def fill(
-    results: Results, rows: Sequence[Row], sets: Sequence[str], kind: Kind = "single"
+    results: Results, rows: Sequence[Row], sets: Sequence[str], kind: RunKind = "single"
 ) -> Grid:
     """Look up all cells of a table."""
     ours: dict[str, dict[str, Cell]] = {label: {} for label in sets}
@@ -133,7 +133,7 @@ def improved(grid: Grid, side: Side, label: str) -> set[str]:
     for before, row in zip(grid.rows[:-1], grid.rows[1:], strict=True):
         if before.name in cells and row.name in cells:
             one, other = cells[row.name].score, cells[before.name].score
-            if duel(one, other, larger_is_better=larger) > 0:
+            if compare(one, other, larger_is_better=larger) > 0:
                 found.add(row.name)
     return found
 

@@ -15,7 +15,7 @@ from reproduction.paper import (
 )
 from reproduction.paper.grid import Grid
 from reproduction.paper.pictures import draw
-from reproduction.paper.scores import KINDS, Kind, Results, read_results
+from reproduction.paper.scores import KINDS, Results, RunKind, read_results
 from reproduction.paper.text import (
     Marks,
     bullets,
@@ -26,7 +26,7 @@ from reproduction.paper.text import (
 )
 
 FOLDER = "paper"  # of the files of figures, in the results folder
-_KIND_TITLES: dict[Kind, str] = {
+_KIND_TITLES: dict[RunKind, str] = {
     "ensemble": "Ensembles of five",
     "single": "Single models",
 }

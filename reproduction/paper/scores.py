@@ -12,13 +12,16 @@ from typing import Literal, NamedTuple
 
 from reproduction.default_table import read_published
 from tabr.bench.methods import METHODS
-from tabr.bench.protocol import Result, read, time_of_a_fit
 from tabr.bench.ranks import Score, pooled
+from tabr.bench.results import Result, read, time_of_a_fit
 from tabr.bench.tasks.catalog import BENCHMARKS, TASKS
 
-Kind = Literal["single", "ensemble"]
-KINDS: tuple[Kind, ...] = ("ensemble", "single")  # the paper's tables come first
-_PUBLISHED_KINDS: Mapping[str, Kind] = {"single": "single", "ensemble of 5": "ensemble"}
+RunKind = Literal["single", "ensemble"]
+KINDS: tuple[RunKind, ...] = ("ensemble", "single")  # the paper's tables come first
+_PUBLISHED_KINDS: Mapping[str, RunKind] = {
+    "single": "single",
+    "ensemble of 5": "ensemble",
+}
 _CONFIGS = ("tuned", "default")
 # Where the published SAINT was repaired, the paper shows the repaired one.
 _OTHER_NAMES = {"SAINT (fixed)": "saint"}
@@ -59,16 +62,16 @@ Parts = Mapping[int, Cell]  # a cell for each split
 class Scores:
     """Cells by model, kind and set; a set of several splits has a cell for each."""
 
-    parts: Mapping[tuple[Model, Kind, str], Parts]
+    parts: Mapping[tuple[Model, RunKind, str], Parts]
 
-    def splits(self, model: Model, kind: Kind, label: str) -> set[int]:
+    def splits(self, model: Model, kind: RunKind, label: str) -> set[int]:
         """Return the splits of a set that have runs."""
         return set(self.parts.get((model, kind, label), {}))
 
     def cell(
         self,
         model: Model,
-        kind: Kind,
+        kind: RunKind,
         label: str,
         splits: Collection[int] | None = None,
     ) -> Cell | None:
@@ -80,7 +83,7 @@ class Scores:
         cells = [c for s, c in sorted(found.items()) if splits is None or s in splits]
         return _together(cells) if cells else None
 
-    def labels(self, model: Model, kind: Kind) -> list[str]:
+    def labels(self, model: Model, kind: RunKind) -> list[str]:
         """Return the sets on which a model was run."""
         return [label for m, k, label in self.parts if (m, k) == (model, kind)]
 
@@ -105,7 +108,7 @@ class Results(NamedTuple):
 def read_results(out: Path) -> Results:
     """Read the runs and the published figures of a results folder."""
     published, metrics = _published(out)
-    runs: dict[Kind, Iterable[Result]]
+    runs: dict[RunKind, Iterable[Result]]
     runs = {"single": read_singles(out), "ensemble": read_ensembles(out)}
     metrics |= {task.label: task.metric for task in TASKS}
     return Results(_ours(runs), published, metrics)
@@ -126,11 +129,11 @@ def _read(out: Path, files: str) -> Iterator[Result]:
         yield from map(read, sorted(out.glob(f"{benchmark}/*/*/{files}")))
 
 
-def _ours(runs: Mapping[Kind, Iterable[Result]]) -> Scores:
+def _ours(runs: Mapping[RunKind, Iterable[Result]]) -> Scores:
     """Sort runs into cells; those that no figure can be compared with are left out."""
     comparable: dict[tuple[str, str], str]
     comparable = {(t.benchmark, t.name): t.label for t in TASKS if t.comparable}
-    groups: dict[tuple[Model, Kind, str], dict[int, list[Result]]] = {}
+    groups: dict[tuple[Model, RunKind, str], dict[int, list[Result]]] = {}
     for kind, results in runs.items():
         for result in results:
             model = Model(*result.method.rsplit("-", 1))
@@ -167,7 +170,7 @@ def _together(cells: list[Cell]) -> Cell:
 
 def _published(out: Path) -> tuple[Scores, dict[str, str]]:
     models = _published_models()
-    parts: dict[tuple[Model, Kind, str], dict[int, Cell]] = {}
+    parts: dict[tuple[Model, RunKind, str], dict[int, Cell]] = {}
     metrics: dict[str, str] = {}
     rows = read_published(out, model=None, kind=None)
     rows["gpu"] = rows["gpu"].fillna("")

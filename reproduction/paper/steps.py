@@ -10,7 +10,7 @@ import pandas as pd
 from reproduction.methods_page import NOT_COMPARABLE
 from reproduction.paper.grid import Grid, Row
 from reproduction.paper.scores import Cell
-from tabr.bench.ranks import Score, duel
+from tabr.bench.ranks import Score, compare
 
 STEPS = (
     Row("MLP", ("mlp",)),
@@ -72,7 +72,7 @@ def ordered_pairs(grid: Grid) -> list[Pair]:
         for before, after in zip(grid.rows[:-1], grid.rows[1:], strict=True):
             names = (before.name, after.name)
             published = _scores(grid.published[label], names)
-            if published is None or not duel(*published, larger_is_better=larger):
+            if published is None or not compare(*published, larger_is_better=larger):
                 continue
             ours = _scores(grid.ours[label], names)
             found.append(

@@ -6,7 +6,7 @@ import pandas as pd
 
 from reproduction.paper import defaults, steps, timeline, times, win_tie_loss
 from reproduction.paper.grid import SETS, Grid, Row, fill, to_frame
-from reproduction.paper.scores import KINDS, Kind, Results
+from reproduction.paper.scores import KINDS, Results, RunKind
 
 NETWORKS = (
     Row("kNN", ("knn",)),
@@ -55,7 +55,7 @@ def networks(results: Results) -> Grid:
     return fill(results, NETWORKS, SETS)
 
 
-def trees(results: Results, kind: Kind) -> dict[str, Grid]:
+def trees(results: Results, kind: RunKind) -> dict[str, Grid]:
     """Return the paper's tables of boosted trees, by whose parameters they have."""
     return {
         "tuned": fill(results, TUNED, SETS, kind),
@@ -63,7 +63,7 @@ def trees(results: Results, kind: Kind) -> dict[str, Grid]:
     }
 
 
-def neighbors(results: Results, kind: Kind) -> Grid:
+def neighbors(results: Results, kind: RunKind) -> Grid:
     """Return the paper's table of trees that see the average neighbour."""
     return fill(results, NEIGHBORS, SETS, kind)
 

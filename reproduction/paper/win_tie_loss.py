@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from reproduction.paper.scores import Cell, Kind, Model, Results, Scores
+from reproduction.paper.scores import Cell, Model, Results, RunKind, Scores
 from reproduction.paper.text import DASH
-from tabr.bench.ranks import Record, duel, record
+from tabr.bench.ranks import WinTieLoss, compare, count_outcomes
 
 TREES = {"XGBoost": "xgboost", "CatBoost": "catboost", "LightGBM": "lightgbm"}
 OUTCOMES = {1: "win", 0: "tie", -1: "loss"}
@@ -25,21 +25,21 @@ CHALLENGERS = {
 }
 # The paper's own counts over all its sets, of ensembles.
 PAPER = {
-    ("MLP", "XGBoost"): Record(6, 11, 26),
-    ("MLP", "CatBoost"): Record(6, 8, 29),
-    ("MLP", "LightGBM"): Record(5, 11, 27),
-    ("MLP-PLR", "XGBoost"): Record(12, 17, 14),
-    ("MLP-PLR", "CatBoost"): Record(10, 11, 22),
-    ("MLP-PLR", "LightGBM"): Record(14, 15, 14),
-    ("TabR-S", "XGBoost"): Record(21, 13, 9),
-    ("TabR-S", "CatBoost"): Record(17, 11, 15),
-    ("TabR-S", "LightGBM"): Record(21, 15, 7),
-    ("TabR", "XGBoost"): Record(26, 14, 3),
-    ("TabR", "CatBoost"): Record(23, 13, 7),
-    ("TabR", "LightGBM"): Record(26, 14, 3),
-    ("TabR-S default", "XGBoost"): Record(28, 10, 5),
-    ("TabR-S default", "CatBoost"): Record(17, 16, 10),
-    ("TabR-S default", "LightGBM"): Record(25, 9, 9),
+    ("MLP", "XGBoost"): WinTieLoss(6, 11, 26),
+    ("MLP", "CatBoost"): WinTieLoss(6, 8, 29),
+    ("MLP", "LightGBM"): WinTieLoss(5, 11, 27),
+    ("MLP-PLR", "XGBoost"): WinTieLoss(12, 17, 14),
+    ("MLP-PLR", "CatBoost"): WinTieLoss(10, 11, 22),
+    ("MLP-PLR", "LightGBM"): WinTieLoss(14, 15, 14),
+    ("TabR-S", "XGBoost"): WinTieLoss(21, 13, 9),
+    ("TabR-S", "CatBoost"): WinTieLoss(17, 11, 15),
+    ("TabR-S", "LightGBM"): WinTieLoss(21, 15, 7),
+    ("TabR", "XGBoost"): WinTieLoss(26, 14, 3),
+    ("TabR", "CatBoost"): WinTieLoss(23, 13, 7),
+    ("TabR", "LightGBM"): WinTieLoss(26, 14, 3),
+    ("TabR-S default", "XGBoost"): WinTieLoss(28, 10, 5),
+    ("TabR-S default", "CatBoost"): WinTieLoss(17, 16, 10),
+    ("TabR-S default", "LightGBM"): WinTieLoss(25, 9, 9),
 }
 
 
@@ -69,15 +69,17 @@ class Match(NamedTuple):
     @property
     def n_agreeing(self) -> int:
         """On how many sets ours and the published runs have the same outcome."""
-        published = {duel.label: duel.outcome for duel in self.same}
-        return sum(published.get(duel.label) == duel.outcome for duel in self.ours)
+        published = {compare.label: compare.outcome for compare in self.same}
+        return sum(
+            published.get(compare.label) == compare.outcome for compare in self.ours
+        )
 
 
 def meet(
     results: Results,
     scores: Scores,
     models: tuple[Model, Model],
-    kind: Kind,
+    kind: RunKind,
     label: str,
     splits: frozenset[int] | None = None,
 ) -> Duel | None:
@@ -90,24 +92,24 @@ def meet(
     if one is None or other is None:
         return None
     larger = results.larger_is_better(label)
-    outcome = duel(one.score, other.score, larger_is_better=larger)
+    outcome = compare(one.score, other.score, larger_is_better=larger)
     return Duel(label, common, one, other, outcome)
 
 
 def match(
-    results: Results, one: Model, other: Model, kind: Kind, sets: Sequence[str]
+    results: Results, one: Model, other: Model, kind: RunKind, sets: Sequence[str]
 ) -> Match:
     """Let two models meet on all sets, in our runs and in the published ones."""
     models = (one, other)
     ours = [meet(results, results.ours, models, kind, label) for label in sets]
-    found = [duel for duel in ours if duel is not None]
+    found = [compare for compare in ours if compare is not None]
     theirs = results.published
     same = [meet(results, theirs, models, kind, d.label, d.splits) for d in found]
     every = [meet(results, theirs, models, kind, label) for label in sets]
     return Match(
         found,
-        [duel for duel in same if duel is not None],
-        [duel for duel in every if duel is not None],
+        [compare for compare in same if compare is not None],
+        [compare for compare in every if compare is not None],
     )
 
 
@@ -118,9 +120,9 @@ def second_sets(results: Results) -> list[str]:
     return sorted((s for s in labels if s.startswith("why/")), key=str.lower)
 
 
-def count(duels: Sequence[Duel]) -> Record:
+def count(duels: Sequence[Duel]) -> WinTieLoss:
     """Count wins, ties and losses."""
-    return record([duel.outcome for duel in duels])
+    return count_outcomes([compare.outcome for compare in duels])
 
 
 def record_text(duels: Sequence[Duel]) -> str:
@@ -132,7 +134,7 @@ def record_text(duels: Sequence[Duel]) -> str:
     return " / ".join(map(str, count(duels))) if duels else DASH
 
 
-def matches(results: Results, kind: Kind) -> dict[tuple[str, str], Match]:
+def matches(results: Results, kind: RunKind) -> dict[tuple[str, str], Match]:
     """Return the matches of the second benchmark, as in the paper's table."""
     sets = second_sets(results)
     return {
@@ -142,7 +144,7 @@ def matches(results: Results, kind: Kind) -> dict[tuple[str, str], Match]:
     }
 
 
-def rows(results: Results, kind: Kind) -> list[list[str]]:
+def rows(results: Results, kind: RunKind) -> list[list[str]]:
     """Return the lines of the table of the second benchmark."""
     lines = []
     for (name, tree), found in matches(results, kind).items():
@@ -162,7 +164,7 @@ def rows(results: Results, kind: Kind) -> list[list[str]]:
     return lines
 
 
-def to_frame(results: Results, kind: Kind) -> pd.DataFrame:
+def to_frame(results: Results, kind: RunKind) -> pd.DataFrame:
     """Return a line for each match and side."""
     lines = []
     for (name, tree), found in matches(results, kind).items():
@@ -184,7 +186,7 @@ def not_ours(results: Results) -> list[str]:
     return [label for label in second_sets(results) if label not in results.at_hand]
 
 
-def not_run(results: Results, kind: Kind) -> str:
+def not_run(results: Results, kind: RunKind) -> str:
     """Name the models and trees that have no runs of ours on the second benchmark."""
     run = {
         model

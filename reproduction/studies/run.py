@@ -8,8 +8,8 @@ from pathlib import Path
 
 from reproduction.studies.registry import STUDIES
 from reproduction.studies.units import Record
-from tabr.bench.protocol import write_whole
 from tabr.errors import DataError
+from tabr.tables.files import write_bytes
 
 
 def run_study(
@@ -77,4 +77,4 @@ def _records(path: Path, params: Record) -> list[Record]:
 
 def _write(content: Record, path: Path) -> None:
     """Write the file of a study, whole or not at all."""
-    write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
+    write_bytes(path, (json.dumps(content, indent=1) + "\n").encode())

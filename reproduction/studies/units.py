@@ -15,7 +15,7 @@ from tabr.bench.methods import METHODS
 from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.parameters import Config, parameters
 from tabr.bench.protocol import setting_of
-from tabr.bench.tasks.task import Parts, Task, load
+from tabr.bench.tasks.task import SplitTable, Task, load
 from tabr.bench.workers import Place
 from tabr.metrics import rmse
 
@@ -47,13 +47,13 @@ class Study(NamedTuple):
     others: tuple[str, ...] = ()
 
 
-def loader(folder: Path) -> Callable[[Task], Parts]:
+def loader(folder: Path) -> Callable[[Task], SplitTable]:
     """Return what reads a task's table; the last one is kept for the next unit."""
     return lru_cache(maxsize=1)(partial(load, folder=folder))
 
 
 def make_method(
-    task: Task, parts: Parts, seed: int, name: str, config: Config, params: Record
+    task: Task, parts: SplitTable, seed: int, name: str, config: Config, params: Record
 ) -> TabRMethod:
     """Return a variant of TabR for a task, as the benchmark's runs make it.
 

@@ -25,10 +25,10 @@ from tabr.config import (
     batch_size_for,
 )
 from tabr.errors import DataError, ParameterError
-from tabr.fitted import Answers
+from tabr.fitted import FittedModel
 from tabr.metrics import Scoring, make_score
 from tabr.prediction.uncertainty import intervals, sets
-from tabr.tables.cells import Kind
+from tabr.tables.cells import ColumnKind
 from tabr.tables.frame import name_of
 from tabr.tables.preprocessor import Preprocessor
 from tabr.tables.samples import Sample
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tabr.training.memory_plan import MemoryPlan
 
 
-class _TabR(Answers, BaseEstimator):
+class _TabR(FittedModel, BaseEstimator):
     """What classifier and regressor share: everything but the target."""
 
     _target: ClassVar[type[NumberTarget] | type[ClassTarget]]
@@ -73,7 +73,7 @@ class _TabR(Answers, BaseEstimator):
         time_limit: float | None = None,
         retrieval: str | RetrievalConfig = "step-4",
         normalization: Literal["quantile", "standard", "none"] = "quantile",
-        column_kinds: Mapping[str, Kind] | None = None,
+        column_kinds: Mapping[str, ColumnKind] | None = None,
         ignore: Sequence[str] = (),
         candidates: Rule | None = None,
         refit_candidates: bool = False,

@@ -24,12 +24,12 @@ from tabr.tables.targets import ClassTarget, NumberTarget
 
 if TYPE_CHECKING:
     from tabr.candidates.candidate_set import CandidateSet
-    from tabr.prediction.members import Answer, Member
+    from tabr.prediction.members import Member, MemberOutput
 
 _updating = Lock()  # one change at a time; predictions need not wait
 
 
-class Answers:
+class FittedModel:
     """Predictions, neighbours and explanations, and changes of the candidates."""
 
     candidates_: CandidateSet
@@ -40,7 +40,7 @@ class Answers:
 
     def _ask(
         self, X: Any, effects: bool = False
-    ) -> tuple[pd.DataFrame, CandidateSet, list[Answer]]:
+    ) -> tuple[pd.DataFrame, CandidateSet, list[MemberOutput]]:
         """Return the rows of X, the candidates, and what each member says of the rows.
 
         The candidates are read once: who changes them meanwhile changes no answer.

@@ -16,7 +16,6 @@ import hashlib
 import inspect
 import json
 import os
-import secrets
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -43,6 +42,7 @@ from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
 from tabr.prediction.members import Member, Target
 from tabr.prediction.uncertainty import Calibration
+from tabr.tables.files import draft_of
 from tabr.tables.parquet import from_parquet, to_parquet
 from tabr.tables.preprocessor import Preprocessor
 from tabr.tables.targets import ClassTarget, NumberTarget
@@ -142,19 +142,10 @@ def _check(rule: bool, what: str, remedy: str = "save the model again") -> None:
 
 
 def _write(path: Path, contents: Mapping[str, str | bytes]) -> None:
-    """Write beside the path, then take its place; until then the old file stays."""
-    temporary = path.with_name(f".tabr-{secrets.token_hex(8)}")
-    try:
-        with open(temporary, "xb") as file:
-            with zipfile.ZipFile(file, "w") as archive:
-                for name, content in contents.items():
-                    archive.writestr(zipfile.ZipInfo(name), content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    """Write the archive; until it is whole the old file stays."""
+    with draft_of(path) as draft, zipfile.ZipFile(draft, "x") as archive:
+        for name, content in contents.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
 
 
 def _unzip(file: BinaryIO, classes: Mapping[str, type]) -> tuple[dict[str, Any], Any]:

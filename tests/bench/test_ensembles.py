@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 
 from tabr.bench.ensembles import SIZE, ensemble_path, make_ensembles
-from tabr.bench.protocol import Plan, read, read_predictions, result_path
+from tabr.bench.results import Plan, read, read_predictions, result_path
 from tabr.bench.runs import items_of, run_all
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import load

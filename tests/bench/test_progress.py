@@ -2,11 +2,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from tabr.bench.progress import Forecast, Progress, duration
-from tabr.bench.protocol import Plan
+from tabr.bench.progress import Forecast, Progress
+from tabr.bench.results import Plan
 from tabr.bench.runs import Item
 from tabr.bench.tasks.catalog import select
 from tabr.bench.workers import Failure
+from tabr.text import duration
 
 ADULT, CHURN = select(["adult", "churn"])
 

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -6,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tabr.bench import protocol
-from tabr.bench.protocol import Plan, Predictions, read, result_path, run_one, write
+from tabr.bench.protocol import run_one
+from tabr.bench.results import Plan, Predictions, read, result_path, write
 from tabr.bench.tasks.catalog import select
-from tabr.bench.tasks.task import Part, Parts, load
+from tabr.bench.tasks.task import LabelledRows, SplitTable, load
 from tabr.bench.workers import Place
 from tabr.metrics import rmse
 
@@ -34,22 +35,24 @@ def test_result_tells_what_was_run(tmp_path: Path):
 
 def test_score_is_in_the_unit_of_the_published_figure():
     y, guess = np.array([100.0, 300.0]), np.array([110.0, 280.0])
-    part = Part(pd.DataFrame({"x": y}), y)
-    parts = Parts(part, part, part)
+    part = LabelledRows(pd.DataFrame({"x": y}), y)
+    parts = SplitTable(part, part, part)
     val, test = Predictions(y, guess, None).scores(DIAMOND, parts)
     assert val == 0 and test == pytest.approx(rmse(y, guess) / 3989.40)
     yes = np.array([0.1, 0.8, 0.9, 0.2])
     shares = np.stack([1 - yes, yes], axis=1)
     labels = np.array(["no", "yes", "no", "no"])
-    part = Part(pd.DataFrame({"x": yes}), labels)
+    part = LabelledRows(pd.DataFrame({"x": yes}), labels)
     said = Predictions(shares, shares[:, ::-1], np.array(["no", "yes"]))
-    assert said.scores(CHURN, Parts(part, part, part)) == (0.75, 0.25)
+    assert said.scores(CHURN, SplitTable(part, part, part)) == (0.75, 0.25)
 
 
 def test_test_rows_do_not_influence_the_fit(tmp_path: Path):
     write_diamond(tmp_path)
     parts = load(DIAMOND, tmp_path)
-    other = Parts(parts.train, parts.val, Part(parts.test.X, parts.test.y[::-1]))
+    other = SplitTable(
+        parts.train, parts.val, LabelledRows(parts.test.X, parts.test.y[::-1])
+    )
     results = [run_one(DIAMOND, p, 0, CPU, plan=TRIAL)[0] for p in (parts, other)]
     assert results[0].val == results[1].val
     assert results[0].test != results[1].test
@@ -73,7 +76,7 @@ def test_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def broken(*args):
         raise OSError("disk full")
 
-    monkeypatch.setattr(protocol.os, "replace", broken)
+    monkeypatch.setattr(os, "replace", broken)
     with pytest.raises(OSError, match="disk full"):
         write(result, path.with_name("other.json"))
     assert list(path.parent.iterdir()) == [path]
@@ -85,7 +88,8 @@ def test_runs_without_narwhals_and_click(tmp_path: Path):
         "import sys, sklearn.utils.validation\n"  # may need narwhals for itself
         "sys.modules.update(narwhals=None, click=None)\n"
         "import tabr.bench.__main__\n"
-        "from tabr.bench.protocol import Plan, run_one\n"
+        "from tabr.bench.protocol import run_one\n"
+        "from tabr.bench.results import Plan\n"
         "from tabr.bench.tasks.catalog import select\n"
         "from tabr.bench.tasks.task import load\n"
         "from tabr.bench.workers import Place\n"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reproduction.default_table import read_published
-from tabr.bench.ranks import Score, duel, pooled, ranks, record
+from tabr.bench.ranks import Score, compare, count_outcomes, pooled, ranks
 
 ROOT = Path(__file__).parents[2]
 scores = st.builds(Score, st.floats(-10, 10), st.floats(0, 3))
@@ -38,16 +38,16 @@ def test_a_better_mean_never_has_a_worse_rank(table):
 @given(scores, scores, st.booleans())
 def test_a_duel_is_the_rank_of_two(one, other, larger):
     found = ranks({"one": one, "other": other}, larger_is_better=larger)
-    outcome = duel(one, other, larger_is_better=larger)
+    outcome = compare(one, other, larger_is_better=larger)
     if one.mean != other.mean:
         assert outcome == found["other"] - found["one"]
-    assert duel(other, one, larger_is_better=larger) == -outcome
+    assert compare(other, one, larger_is_better=larger) == -outcome
 
 
 def test_the_standard_deviation_of_the_better_one_counts():
     precise, vague = Score(1.0, 0.01), Score(0.9, 5.0)
-    assert duel(precise, vague, larger_is_better=True) == 1
-    assert duel(precise, vague, larger_is_better=False) == 0
+    assert compare(precise, vague, larger_is_better=True) == 1
+    assert compare(precise, vague, larger_is_better=False) == 0
 
 
 @given(st.lists(st.lists(st.floats(-5, 5), min_size=4, max_size=4), min_size=1))
@@ -60,8 +60,8 @@ def test_pooled_is_the_score_of_all_runs(splits):
 
 
 def test_outcomes_are_counted():
-    assert tuple(record([1, 1, 0, -1])) == (2, 1, 1)
-    assert tuple(record([])) == (0, 0, 0)
+    assert tuple(count_outcomes([1, 1, 0, -1])) == (2, 1, 1)
+    assert tuple(count_outcomes([])) == (0, 0, 0)
 
 
 def test_published_ensembles_have_the_average_ranks_of_the_paper():

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from tabr.bench.protocol import Plan, read, result_path
-from tabr.bench.ray_workers import RayTeam
+from tabr.bench.ray_workers import RayPool
+from tabr.bench.results import Plan, read, result_path
 from tabr.bench.runs import Item, items_of, run_all
 from tabr.bench.tasks.catalog import select
 from tabr.bench.workers import Place
@@ -29,8 +29,8 @@ def test_two_ray_workers_give_what_one_process_gives(tmp_path: Path):
     items = items_of([task], 2, plans=PLANS)
     place = Place("cpu", workers=2)
 
-    def team(n: int) -> RayTeam:
-        return RayTeam(n, tmp_path, place)
+    def team(n: int) -> RayPool:
+        return RayPool(n, tmp_path, place)
 
     crash = [Item(task, Crash(9), PLANS[0])]
     summary = run_all(crash + items, tmp_path, tmp_path / "ray", place=place, team=team)

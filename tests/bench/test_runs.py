@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tabr.bench.__main__ import main
-from tabr.bench.protocol import Plan, read, result_path
+from tabr.bench.results import Plan, read, result_path
 from tabr.bench.runs import Item, batches_of, items_of, run_all
 from tabr.bench.tasks.catalog import select
 from tabr.bench.workers import Place

@@ -4,9 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tabr.bench.protocol import Plan, Result, result_path, write
-from tabr.bench.ranks import Score, ranks
-from tabr.bench.standings import average_ranks_text, standings, to_text
+from tabr.bench.ranks import Score, average_ranks_text, ranks, standings, to_text
+from tabr.bench.results import Plan, Result, result_path, write
 from tabr.bench.tasks.catalog import select
 from tabr.errors import DataError
 

@@ -13,7 +13,7 @@ from tabr.bench.__main__ import main
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import load
 from tabr.bench.tuning import Search, choice_path, read_choice, tune
-from tabr.bench.workers import Place, ProcessTeam
+from tabr.bench.workers import Place, ProcessPool
 from tabr.errors import DataError
 
 from .tables import write_churn, write_own
@@ -57,7 +57,7 @@ def test_the_choice_is_the_best_by_validation_and_can_be_run(tmp_path: Path):
     out = tmp_path / "out"
     search = Search(task, "mlp", address(tmp_path), 4, fixed=FEW)
     place = Place("cpu", workers=2)
-    with ProcessTeam(2, tmp_path, place) as team:
+    with ProcessPool(2, tmp_path, place) as team:
         assert tune([search], team, out) == 0
         assert tune([search], team, out) == 0  # nothing is left to do
     assert search.n_done() == 4
@@ -100,7 +100,7 @@ def test_a_failing_method_ends_the_search_and_keeps_the_rest(
     (task,) = select(["churn"])
     broken = (("batch_size", -1),)
     search = Search(task, "mlp", address(tmp_path), 20, fixed=broken)
-    with ProcessTeam(1, tmp_path, CPU) as team:
+    with ProcessPool(1, tmp_path, CPU) as team:
         assert tune([search], team, tmp_path / "out") == 1
     text = capsys.readouterr().out
     assert text.count("FAILED, ParameterError: `batch_size > 0` must hold") == 5

@@ -11,7 +11,7 @@ import torch
 
 from tabr import TabRRegressor, Where
 from tabr.candidates.updatable_index import _among
-from tabr.search import Rules
+from tabr.search import Filter
 from tests.test_fitted import IGNORE, RULE, SMALL, check_allowed, table
 
 gpu = [
@@ -29,7 +29,7 @@ def test_who_is_gone_is_forbidden_beside_any_rule() -> None:
     codes = torch.tensor([[0, 1, 2, 3]], dtype=torch.int32)
     low = torch.tensor([[1, 0]], dtype=torch.int32)
     high = torch.tensor([[2, 0]], dtype=torch.int32)
-    rules = Rules(codes, low, high, 0, 1)
+    rules = Filter(codes, low, high, 0, 1)
     both = _among(alive, rules, 2).allowed(*whole)
     assert both.tolist() == [[False, False, True, False], [True, False, False, False]]
 

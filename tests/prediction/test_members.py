@@ -11,7 +11,7 @@ from tabr.candidates.candidate_set import CandidateSet
 from tabr.device.devices import choose_device
 from tabr.network.rows import Rows
 from tabr.network.tabr import Output
-from tabr.prediction.members import Answer, decode, neighbor_table
+from tabr.prediction.members import MemberOutput, decode, neighbor_table
 from tabr.search import Neighbors
 from tabr.tables.targets import ClassTarget, NumberTarget
 
@@ -44,7 +44,7 @@ def test_neighbours_come_heaviest_first_and_absent_ones_last() -> None:
     frame = pd.DataFrame({"a": range(3)})
     y = np.zeros(3)
     candidates = CandidateSet(np.array([10, 11, 12]), frame, y, rows, torch.zeros(3))
-    table = neighbor_table([Answer(output, found, None)], candidates)
+    table = neighbor_table([MemberOutput(output, found, None)], candidates)
     assert table.ids.tolist() == [[12, 10, -1]]
     np.testing.assert_allclose(table.weights, [[0.7, 0.3, 0.0]])
     np.testing.assert_allclose(table.distances, [[1.0, 2.0, np.inf]])

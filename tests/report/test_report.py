@@ -28,7 +28,8 @@ from tabr.report.trust import (
     measure_coverage,
     measure_reliability,
 )
-from tabr.report.words import percent, rule_words, score
+from tabr.report.words import rule_words
+from tabr.text import percent, score
 from tests.cli.test_cli import houses, refuse, succeed
 
 pytest.importorskip("matplotlib")

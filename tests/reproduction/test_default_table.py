@@ -15,7 +15,7 @@ from reproduction.default_table import (
     read_runs,
     to_markdown,
 )
-from tabr.bench.protocol import DEFAULT_PLAN, Plan, Result, result_path, write
+from tabr.bench.results import DEFAULT_PLAN, Plan, Result, result_path, write
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import Task
 from tabr.errors import DataError

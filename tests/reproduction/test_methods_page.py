@@ -12,7 +12,7 @@ from reproduction.__main__ import main
 from reproduction.default_table import COLUMNS, PUBLISHED
 from reproduction.methods_page import compare_methods, to_markdown
 from tabr.bench.parameters import Config
-from tabr.bench.protocol import Plan, result_path, write
+from tabr.bench.results import Plan, result_path, write
 from tabr.bench.tasks.catalog import select
 
 from .test_default_table import RESULT

@@ -127,7 +127,7 @@ RULES: list[tuple[int, int, Callable[[Tensor, Tensor], Tensor]]] = [
 def test_rules_are_applied_before_the_selection(
     p: int, outside: int, ends: int, rule: Callable[[Tensor, Tensor], Tensor]
 ) -> None:
-    from tabr.search import Rules
+    from tabr.search import Filter
 
     points, gram, own = problem(p)
     generator = torch.Generator().manual_seed(1)
@@ -139,7 +139,7 @@ def test_rules_are_applied_before_the_selection(
         2 * points[own] @ gram,
         32,
         exclude=own,
-        rules=Rules(codes, low, high, outside, ends),
+        rules=Filter(codes, low, high, outside, ends),
     )
     a, b = (interval(codes[i], low[i], high[i]) for i in range(2))
     allowed = rule(a, b) & not_itself(own, N)

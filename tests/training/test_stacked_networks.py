@@ -15,7 +15,7 @@ from tabr.network.tabr import TabR
 from tabr.training.contexts import Contexts
 from tabr.training.loop import Job, fit_networks
 from tabr.training.losses import BatchLoss
-from tabr.training.stacked_networks import Stack, Together, share_storage
+from tabr.training.stacked_networks import Stack, StackedLosses, share_storage
 
 CPU = torch.device("cpu")
 CONFIGS = {
@@ -75,7 +75,7 @@ def test_losses_and_gradients_are_those_of_each_network_alone(
             expected.append((value, [p.grad for p in network.parameters()]))
         if b == 2:
             share_storage(members)
-        as_one = Together(losses, [Lane(CPU) for _ in members])
+        as_one = StackedLosses(losses, [Lane(CPU) for _ in members])
         together = as_one.gradients(batches[:, :b])
         for network, value, alone in zip(members, together, expected, strict=True):
             assert close(value, alone[0].detach())
@@ -121,7 +121,7 @@ def test_members_drop_other_numbers_but_as_many() -> None:
     losses = [BatchLoss(Contexts(n, rows, labels, 9), "regression") for n in members]
     for network in members[1:]:
         network.load_state_dict(members[0].state_dict())
-    as_one = Together(losses, [Lane(CPU) for _ in members])
+    as_one = StackedLosses(losses, [Lane(CPU) for _ in members])
     batches = torch.arange(60).expand(3, 60)
     values = torch.stack([as_one.gradients(batches) for _ in range(200)])
     # Draws of their own: few of 600 float32 can be equal by chance, shared draws 400.
@@ -139,7 +139,7 @@ def test_members_draw_where_all_candidates_are_encoded_for_the_search(
     members = networks("regression", 2, dropout=0.4, **CONFIGS[name])
     rows, labels = table("regression")
     losses = [BatchLoss(Contexts(n, rows, labels, 4), "regression") for n in members]
-    as_one = Together(losses, [Lane(CPU) for _ in members])
+    as_one = StackedLosses(losses, [Lane(CPU) for _ in members])
     batches = torch.arange(4).view(2, 2)  # 2 rows x 4 neighbours are fewer than all
     values = torch.cat([as_one.gradients(batches) for _ in range(5)])
     assert values.isfinite().all()
@@ -167,9 +167,9 @@ def test_members_stop_one_by_one_as_they_would_alone() -> None:
             for place, loss, lane in zip(places, losses, lanes, strict=True)
         ]
 
-        def together(left: Sequence[int]) -> Together:
+        def together(left: Sequence[int]) -> StackedLosses:
             shapes.append(len(left))
-            return Together([losses[i] for i in left], [lanes[i] for i in left])
+            return StackedLosses([losses[i] for i in left], [lanes[i] for i in left])
 
         shapes: list[int] = []
         as_one = together if len(places) > 1 else None
@@ -225,7 +225,7 @@ def test_on_a_gpu_each_draws_what_it_would_draw_alone(name: str, width: int) -> 
             grads = [parameter.grad for parameter in network.parameters()]
             expected.append([value.detach(), *grads])
     losses, lanes = build()
-    as_one, found = Together(losses, lanes), []
+    as_one, found = StackedLosses(losses, lanes), []
     for _ in range(2):
         with as_one.lane:
             values = as_one.gradients(batches)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from tabr.bench.ranks import average_ranks_text, standings, to_text
 from tabr.bench.running import add_run, add_table, tasks_of
-from tabr.bench.standings import average_ranks_text, standings, to_text
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.openml import fetch
 from tabr.bench.tasks.task import data_folder, present

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tabr.bench.protocol import (
+from tabr.bench.results import (
     Plan,
     Predictions,
     Result,
@@ -17,7 +17,7 @@ from tabr.bench.protocol import (
     result_path,
     write,
 )
-from tabr.bench.tasks.task import Parts, Task, load
+from tabr.bench.tasks.task import SplitTable, Task, load
 
 SIZE = 5  # members of an ensemble
 
@@ -39,7 +39,7 @@ def make_ensembles(
         out: Where the results and predictions of single runs are.
         folder: Where the tables are.
     """
-    loaded: tuple[Task, Parts] | None = None
+    loaded: tuple[Task, SplitTable] | None = None
     n_new = 0
     distinct = {(task, plan.name): plan for task, plan in pairs}
     for (task, _), plan in distinct.items():
@@ -57,7 +57,9 @@ def make_ensembles(
     return n_new
 
 
-def _ensemble(task: Task, parts: Parts, group: int, singles: Sequence[Path]) -> Result:
+def _ensemble(
+    task: Task, parts: SplitTable, group: int, singles: Sequence[Path]
+) -> Result:
     members = [read(single) for single in singles]
     said = [read_predictions(single) for single in singles]
     together = Predictions(

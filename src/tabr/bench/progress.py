@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Protocol
 
-from tabr.bench.protocol import Plan, Result
+from tabr.bench.results import Plan, Result
 from tabr.bench.tasks.task import Task
 from tabr.bench.workers import Failure
+from tabr.text import duration
 
 
 class Run(Protocol):
@@ -105,17 +106,6 @@ class Progress:
             f" {s.n_before} done before, in {duration(seconds)}"
         )
         return s
-
-
-def duration(seconds: float) -> str:
-    """Write a time as people say it.
-
-    >>> duration(48.2), duration(600), duration(9000)
-    ('48 s', '10 min', '2.5 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def say(line: str) -> None:

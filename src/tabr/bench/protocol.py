@@ -1,126 +1,24 @@
-"""One run: fit on train, stop by val, score val and test, keep a small file."""
+"""One run: fit on train, stop by val, score val and test."""
 
 from __future__ import annotations
 
-import dataclasses
-import io
-import json
-import math
-import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from tabr import __version__
 from tabr.bench.methods import METHODS, Method, Setting
-from tabr.bench.parameters import Config, parameters
-from tabr.bench.tasks.task import Part, Parts, Task
+from tabr.bench.parameters import parameters
+from tabr.bench.results import DEFAULT_PLAN, Plan, Predictions, Result, score
+from tabr.bench.tasks.task import LabelledRows, SplitTable, Task
 from tabr.bench.workers import Place
 from tabr.device.devices import device_name
-from tabr.metrics import rmse
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What to fit: a method, and where its parameters come from."""
-
-    method: str = "tabr-s"
-    config: Config = "default"
-    trial: Mapping[str, Any] | None = None
-
-    @property
-    def name(self) -> str:
-        """Return the name under which results are kept.
-
-        >>> Plan().name
-        'tabr-s-default'
-        """
-        return f"{self.method}-{self.config}"
-
-
-DEFAULT_PLAN = Plan()
-
-
-@dataclass(frozen=True)
-class Result:
-    """What one run gave.
-
-    Attributes:
-        benchmark: Which benchmark the task belongs to.
-        task: Name of the table.
-        method: What was fitted, and with which configuration.
-        split: Number of the split.
-        seed: Seed of the model.
-        params: Parameters that were passed to the method.
-        test: Score of the test rows, in the unit of the published figure.
-        val: Score of the validation rows, likewise.
-        seconds: Time of the fit, preprocessing and validation included.
-        best_epoch: The epoch (from 0) or number of trees that was kept, if any.
-        n_parameters: Trained numbers, where that can be said.
-        hardware: Where it ran.
-        workers: Runs that shared the hardware, in processes of their own or as one.
-        versions: Of tabr, torch and python.
-        threads: Threads of the run; None is all cores.
-    """
-
-    benchmark: str
-    task: str
-    method: str
-    split: int
-    seed: int
-    params: dict[str, Any]
-    test: float
-    val: float
-    seconds: float
-    best_epoch: int | None
-    n_parameters: int | None
-    hardware: str
-    workers: int
-    versions: dict[str, str]
-    threads: int | None = None
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """What a method said of the rows that decide: values, or probabilities.
-
-    Attributes:
-        val: Of the validation rows, (n,) or (n, classes).
-        test: Of the test rows, likewise.
-        classes: Labels of the columns; None for values.
-    """
-
-    val: NDArray[np.float64]
-    test: NDArray[np.float64]
-    classes: NDArray[Any] | None
-
-    def scores(self, task: Task, parts: Parts) -> tuple[float, float]:
-        """Return the scores of the validation and the test rows, in published units."""
-        val = score(task, parts.val.y, self.val, self.classes)
-        return val, score(task, parts.test.y, self.test, self.classes)
-
-
-def score(
-    task: Task,
-    y: NDArray[Any],
-    said: NDArray[np.float64],
-    classes: NDArray[Any] | None,
-) -> float:
-    """Return the score of values or probabilities, in the unit of the published one."""
-    if classes is None:
-        return rmse(y, said) / task.scale
-    return float(np.mean(classes[said.argmax(1)] == y))
-
-
-def score_of(task: Task, part: Part, method: Method) -> float:
+def score_of(task: Task, part: LabelledRows, method: Method) -> float:
     """Return the score of a part, in the unit of the published figure."""
     return score(task, part.y, method.predict(part.X), method.classes)
 
@@ -144,7 +42,7 @@ def setting_of(
 
 def run_one(
     task: Task,
-    parts: Parts,
+    parts: SplitTable,
     seed: int,
     place: Place,
     *,
@@ -167,7 +65,7 @@ def run_one(
 
 def run_seeds(
     task: Task,
-    parts: Parts,
+    parts: SplitTable,
     seeds: Sequence[int],
     place: Place,
     plan: Plan = DEFAULT_PLAN,
@@ -216,60 +114,3 @@ def run_seeds(
         )
         answers.append((result, said))
     return answers
-
-
-def time_of_a_fit(runs: Iterable[tuple[float, int]]) -> tuple[float, int]:
-    """Return mean seconds, and how many runs shared the hardware meanwhile.
-
-    Runs come as their seconds and `workers`. They slow one another down: those count
-    that shared it with the fewest others.
-    """
-    known = list(runs)
-    fewest = min(workers for _, workers in known)
-    timed = [seconds for seconds, workers in known if workers == fewest]
-    return math.fsum(timed) / len(timed), fewest
-
-
-def result_path(out: Path, task: Task, seed: int, plan: Plan = DEFAULT_PLAN) -> Path:
-    """Return the file of a run; the run is done if and only if it exists."""
-    folder = out / task.benchmark / task.name / plan.name
-    return folder / f"split-{task.split}-seed-{seed}.json"
-
-
-def write(result: Result, path: Path) -> None:
-    """Write a result, whole or not at all."""
-    text = json.dumps(dataclasses.asdict(result), indent=1, allow_nan=False)
-    write_whole(path, (text + "\n").encode())
-
-
-def read(path: Path) -> Result:
-    """Read what `write` wrote."""
-    return Result(**json.loads(path.read_text("utf-8")))
-
-
-def write_predictions(said: Predictions, path: Path) -> None:
-    """Write predictions beside the result at path, whole or not at all."""
-    arrays = {"val": said.val, "test": said.test}
-    if said.classes is not None:
-        labels = said.classes
-        arrays["classes"] = labels.astype(str) if labels.dtype == object else labels
-    content = io.BytesIO()
-    np.savez_compressed(content, allow_pickle=False, **arrays)
-    write_whole(path.with_suffix(".npz"), content.getvalue())
-
-
-def read_predictions(path: Path) -> Predictions:
-    """Read what `write_predictions` wrote beside the result at path."""
-    with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
-        return Predictions(arrays["val"], arrays["test"], arrays.get("classes"))
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, or leave all as it was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f"{path.suffix}.{os.getpid()}.tmp")
-    try:
-        draft.write_bytes(content)
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)

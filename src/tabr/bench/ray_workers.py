@@ -7,14 +7,14 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Self
 
-from tabr.bench.tasks.task import Parts, Task, load
+from tabr.bench.tasks.task import SplitTable, Task, load
 from tabr.bench.workers import KEPT_TABLES, Failure, Place, Work, attempt
 from tabr.optional import require
 
 LOCAL = "local"
 
 
-class RayTeam:
+class RayPool:
     """A team of Ray actors.
 
     Tables are read here and travel through Ray's store: other machines need no files.
@@ -104,10 +104,10 @@ class _Actor:
     def __init__(self, place: Place) -> None:
         self.place = place
 
-    def do(self, work: Work, parts: Parts) -> Any:
+    def do(self, work: Work, parts: SplitTable) -> Any:
         """Do a piece of work; what goes wrong with it becomes a Failure."""
 
-        def loaded(task: Task) -> Parts:
+        def loaded(task: Task) -> SplitTable:
             return parts
 
         return attempt(work, loaded, self.place)

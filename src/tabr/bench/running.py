@@ -15,15 +15,15 @@ from typing import Any
 from tabr.bench.ensembles import make_ensembles
 from tabr.bench.methods import METHODS
 from tabr.bench.parameters import CONFIGS, Config, check_method
-from tabr.bench.protocol import Plan
-from tabr.bench.ray_workers import LOCAL, RayTeam
+from tabr.bench.ranks import standings, to_text
+from tabr.bench.ray_workers import LOCAL, RayPool
+from tabr.bench.results import Plan
 from tabr.bench.runs import Item, items_of, run_all
-from tabr.bench.standings import standings, to_text
 from tabr.bench.tasks.catalog import BENCHMARKS, select
 from tabr.bench.tasks.own_table import own_tasks
 from tabr.bench.tasks.task import Task, check_files, data_folder, present
 from tabr.bench.tuning import read_choice
-from tabr.bench.workers import Place, ProcessTeam, Team
+from tabr.bench.workers import Place, ProcessPool, WorkerPool
 from tabr.device.devices import choose_device
 from tabr.errors import DataError, MissingLibrary
 from tabr.optional import require
@@ -193,12 +193,12 @@ def place_of(options: argparse.Namespace) -> Place:
 
 def team_of(
     options: argparse.Namespace, folder: Path | None, place: Place
-) -> Callable[[int], Team]:
+) -> Callable[[int], WorkerPool]:
     """Return what makes the team that options ask for, of so many workers."""
     if options.ray is None:
-        return partial(ProcessTeam, folder=folder, place=place)
+        return partial(ProcessPool, folder=folder, place=place)
     more = {"address": options.ray, "gpus": options.gpus}
-    return partial(RayTeam, folder=folder, place=place, **more)
+    return partial(RayPool, folder=folder, place=place, **more)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -12,18 +12,18 @@ from pathlib import Path
 from tabr.bench.methods import METHODS
 from tabr.bench.parameters import has_tuned
 from tabr.bench.progress import Progress, Summary
-from tabr.bench.protocol import (
+from tabr.bench.protocol import run_seeds
+from tabr.bench.results import (
     DEFAULT_PLAN,
     Plan,
     Predictions,
     Result,
     result_path,
-    run_seeds,
     write,
     write_predictions,
 )
-from tabr.bench.tasks.task import Parts, Task, check_files
-from tabr.bench.workers import Failure, Place, ProcessTeam, Team, countdown
+from tabr.bench.tasks.task import SplitTable, Task, check_files
+from tabr.bench.workers import Failure, Place, ProcessPool, WorkerPool, countdown
 
 # The long ones, by label.
 FEW_SEEDS = ("black-friday", "covtype", "microsoft", "weather-small", "weather-big")
@@ -70,7 +70,9 @@ class Batch:
         """Return the task."""
         return self.items[0].task
 
-    def do(self, parts: Parts, place: Place) -> list[tuple[Result, Predictions | None]]:
+    def do(
+        self, parts: SplitTable, place: Place
+    ) -> list[tuple[Result, Predictions | None]]:
         """Fit and score."""
         first = self.items[0]
         seeds = [item.seed for item in self.items]
@@ -142,7 +144,7 @@ def run_all(
     out: Path,
     *,
     place: Place | None = None,
-    team: Callable[[int], Team] | None = None,
+    team: Callable[[int], WorkerPool] | None = None,
     budget_seconds: float | None = None,
     together: int = 1,
 ) -> Summary:
@@ -169,7 +171,7 @@ def run_all(
     progress = Progress(todo, len(items) - len(todo), at_a_time)
     start, remaining = time.monotonic(), countdown(budget_seconds)
     if team is None:
-        team = partial(ProcessTeam, folder=folder, place=place)
+        team = partial(ProcessPool, folder=folder, place=place)
     if n_workers == 0:
         return progress.close(0.0)
     with team(n_workers) as workers:

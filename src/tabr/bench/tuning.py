@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from tabr.bench.methods import METHODS
-from tabr.bench.protocol import Plan, Result, run_one, write_whole
-from tabr.bench.tasks.task import Parts, Task
-from tabr.bench.workers import Failure, Place, Team
+from tabr.bench.protocol import run_one
+from tabr.bench.results import Plan, Result
+from tabr.bench.tasks.task import SplitTable, Task
+from tabr.bench.workers import Failure, Place, WorkerPool
 from tabr.errors import DataError
 from tabr.optional import require
+from tabr.tables.files import write_bytes
 
 # Trials of the paper.
 N_TRIALS = 100
@@ -93,7 +95,7 @@ class Search:
         trials = self.study().get_trials(deepcopy=False)
         return [trial.state.name for trial in trials]
 
-    def do(self, parts: Parts, place: Place) -> Result | None:
+    def do(self, parts: SplitTable, place: Place) -> Result | None:
         """Do one trial and tell the database; None if it was ended early."""
         optuna = require("optuna", extra="tune")
         study = self.study()
@@ -196,7 +198,7 @@ def read_choice(out: Path, task: Task, method: str) -> dict[str, Any]:
 
 def tune(
     searches: Sequence[Search],
-    team: Team,
+    team: WorkerPool,
     out: Path,
     remaining: Callable[[], float | None] = lambda: None,
 ) -> int:
@@ -223,11 +225,13 @@ def tune(
             )
         if search.has_found():
             text = json.dumps(search.best(), indent=1) + "\n"
-            write_whole(choice_path(out, search.task, search.method), text.encode())
+            write_bytes(choice_path(out, search.task, search.method), text.encode())
     return n_open
 
 
-def _complete(search: Search, team: Team, remaining: Callable[[], float | None]) -> int:
+def _complete(
+    search: Search, team: WorkerPool, remaining: Callable[[], float | None]
+) -> int:
     """Do trials until there are enough; return how many there are."""
     n_done, failures = search.n_done(), 0
     print(f"{search}: {max(0, search.n_wanted - n_done)} trials to do, {n_done} done")

@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 
 import torch
 
-from tabr.bench.tasks.task import Parts, Task, load
+from tabr.bench.tasks.task import SplitTable, Task, load
 
 KEPT_TABLES = 2  # split tables that a worker keeps
 _PATIENCE = 5.0  # seconds that a process may take to end
@@ -47,7 +47,7 @@ class Work(Protocol):
         """Return which table and split it needs."""
         ...
 
-    def do(self, parts: Parts, place: Place) -> Any:
+    def do(self, parts: SplitTable, place: Place) -> Any:
         """Do it, and return what travels back."""
         ...
 
@@ -59,7 +59,7 @@ class Failure:
     reason: str
 
 
-class Team(Protocol):
+class WorkerPool(Protocol):
     """Workers, seen from outside. Use it as a context: leaving it ends all work."""
 
     @property
@@ -91,7 +91,7 @@ def countdown(seconds: float | None) -> Callable[[], float | None]:
     return lambda: None if end is None else max(0.0, end - time.monotonic())
 
 
-class ProcessTeam:
+class ProcessPool:
     """A team of processes on this machine."""
 
     def __init__(self, n: int, folder: Path | None, place: Place) -> None:
@@ -198,7 +198,7 @@ def _work(pipe: Connection[Any, Any], folder: Path | None, place: Place) -> None
             return
 
 
-def attempt(work: Work, loaded: Callable[[Task], Parts], place: Place) -> Any:
+def attempt(work: Work, loaded: Callable[[Task], SplitTable], place: Place) -> Any:
     """Do a piece of work; what goes wrong with it becomes a Failure."""
     torch.set_num_threads(place.threads)
     try:

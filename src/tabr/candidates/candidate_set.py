@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tabr.candidates.device_rules import RuleIndex
-from tabr.candidates.growable import Growing
+from tabr.candidates.growable import GrowableArray
 from tabr.candidates.rules import BoundRule, Rule
-from tabr.candidates.updatable_index import LivingIndex
+from tabr.candidates.updatable_index import UpdatableIndex
 from tabr.errors import DataError, UnknownIdError
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
@@ -52,9 +52,9 @@ class CandidateSet:
         next_id: int | None = None,
     ) -> None:
         """Take candidates (n,) whose ids increase; in the first the user's frame."""
-        self._ids, self._y = Growing(ids), Growing(y)
-        self._rows = [Growing(part) for part in rows]
-        self._labels = Growing(labels)
+        self._ids, self._y = GrowableArray(ids), GrowableArray(y)
+        self._rows = [GrowableArray(part) for part in rows]
+        self._labels = GrowableArray(labels)
         self._frames: tuple[pd.DataFrame, ...] = (frame,)
         self._is_removed: NDArray[np.bool_] | None = None
         self.rule = rule
@@ -66,7 +66,7 @@ class CandidateSet:
     def _set_views(self) -> None:
         self.rows = Rows(*(part.view for part in self._rows))
         self.labels = self._labels.view
-        self._indexes: dict[int, LivingIndex] = {}
+        self._indexes: dict[int, UpdatableIndex] = {}
         self._rule_index: RuleIndex | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -161,11 +161,11 @@ class CandidateSet:
 
     # --- for networks ---------------------------------------------------------
 
-    def index_of(self, network: TabR) -> LivingIndex:
+    def index_of(self, network: TabR) -> UpdatableIndex:
         """Return the candidates, searchable by a network; made at the first call."""
         key = id(network)
         if key not in self._indexes:
-            index = LivingIndex(network, self.rows, self.labels.device)
+            index = UpdatableIndex(network, self.rows, self.labels.device)
             if self._is_removed is not None:
                 index = index.without(_tensor(np.flatnonzero(self._is_removed)))
             self._indexes[key] = index
@@ -180,8 +180,8 @@ class CandidateSet:
     def to(self, device: torch.device) -> CandidateSet:
         """Return the set with its tensors on the device."""
         new = self._copy()
-        new._rows = [Growing(part.view.to(device)) for part in self._rows]
-        new._labels = Growing(self.labels.to(device))
+        new._rows = [GrowableArray(part.view.to(device)) for part in self._rows]
+        new._labels = GrowableArray(self.labels.to(device))
         new._set_views()
         return new
 
@@ -254,9 +254,9 @@ class CandidateSet:
         dtype = of_all.dtype if of_all.dtype.kind == "O" else np.result_type(of_all, y)
         of_all = of_all.astype(dtype)  # a copy
         of_all[positions] = y
-        new._y = Growing(of_all)
+        new._y = GrowableArray(of_all)
         place = _tensor(positions).to(self.labels.device)
-        new._labels = Growing(
+        new._labels = GrowableArray(
             self.labels.index_copy(0, place, labels.to(self.labels.device))
         )
         new._set_views()

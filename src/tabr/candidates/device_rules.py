@@ -1,4 +1,4 @@
-"""Rules on a device: candidates' codes, and rows tagged by what they may take."""
+"""Filter on a device: candidates' codes, and rows tagged by what they may take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tabr.candidates.rule_codes import Function, Tags
 from tabr.candidates.rules import BoundRule
-from tabr.search import Allowed, Rules
+from tabr.search import Allowed, Filter
 
 
 class RuleIndex:
@@ -43,12 +43,12 @@ class TaggedRows:
         )
         self.captures = all(values is None for values in tags.values)
 
-    def rules(self, batch: Tensor | slice) -> Rules:
+    def rules(self, batch: Tensor | slice) -> Filter:
         """Return the rules of the rows at batch."""
         low, high = (part[:, batch].contiguous() for part in (self.low, self.high))
         bound = self.index.bound
         functions = () if self.captures else tuple(self._functions(batch))
-        return Rules(self.index.codes, low, high, bound.outside, bound.ends, functions)
+        return Filter(self.index.codes, low, high, bound.outside, bound.ends, functions)
 
     def _functions(self, batch: Tensor | slice) -> list[tuple[int, Allowed]]:
         index: Any = batch.cpu().numpy() if isinstance(batch, Tensor) else batch

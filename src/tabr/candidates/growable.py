@@ -11,13 +11,13 @@ Array = TypeVar("Array")
 _SPARE = 1.5  # room taken, when there is none, for each that is needed
 
 
-class Growing(Generic[Array]):
+class GrowableArray(Generic[Array]):
     """An array of numpy or torch that grows along one axis.
 
     `extended` returns a longer one and writes into spare room behind this one, which
     never changes: whoever reads it meanwhile sees what was there before.
 
-    >>> short = Growing(np.array([1, 2]))
+    >>> short = GrowableArray(np.array([1, 2]))
     >>> long = short.extended(np.array([3]))
     >>> print(short.view, long.view)
     [1 2] [1 2 3]
@@ -39,11 +39,11 @@ class Growing(Generic[Array]):
     def _part(self, start: int, stop: int) -> Any:
         return self._buffer[(slice(None),) * self.axis + (slice(start, stop),)]
 
-    def extended(self, new: Array) -> Growing[Array]:
+    def extended(self, new: Array) -> GrowableArray[Array]:
         """Return it with more behind it."""
         more: Any = new
         n_new = self.n + more.shape[self.axis]
-        result: Growing[Array] = Growing.__new__(Growing)
+        result: GrowableArray[Array] = GrowableArray.__new__(GrowableArray)
         result.axis, result.n = self.axis, n_new
         fits = n_new <= self._buffer.shape[self.axis] and self._used[0] == self.n
         if fits and self._buffer.dtype == more.dtype:

@@ -12,7 +12,7 @@ from tabr.device.devices import has_triton
 from tabr.device.threads import one_thread
 from tabr.network.rows import Rows, take
 from tabr.network.tabr import Context, Metric, Output, TabR
-from tabr.search import Neighbors, Rules, best_of_bins, n_bins_for, top
+from tabr.search import Filter, Neighbors, best_of_bins, n_bins_for, top
 
 if TYPE_CHECKING:
     from tabr.search.scan import Scan
@@ -82,7 +82,7 @@ class PointIndex:
         offsets = [part for part in parts if part is not None]
         return torch.cat(offsets) if offsets else None
 
-    def _permitted(self, rules: Rules | None, b: int) -> Rules | None:
+    def _permitted(self, rules: Filter | None, b: int) -> Filter | None:
         """Return the rules of b queries, with those of the index itself."""
         return rules
 
@@ -92,7 +92,7 @@ class PointIndex:
         points: Tensor,
         m: int,
         exclude: Tensor | None = None,
-        rules: Rules | None = None,
+        rules: Filter | None = None,
         last: Tensor | None = None,
         recall_target: float | None = None,
     ) -> Neighbors:

@@ -8,14 +8,14 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from tabr.candidates.growable import Growing
+from tabr.candidates.growable import GrowableArray
 from tabr.candidates.point_index import PointIndex, candidate_points
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
-from tabr.search import Rules
+from tabr.search import Filter
 
 
-class LivingIndex(PointIndex):
+class UpdatableIndex(PointIndex):
     """Candidates under a metric that stays.
 
     `extended` and `without` return an index with other candidates and leave this one as
@@ -35,11 +35,13 @@ class LivingIndex(PointIndex):
         self.n_removed = 0
         self._alive: Tensor | None = None  # (n,), where a scan needs to be told
         if self.scan is None:
-            self._points = Growing(self.points)
+            self._points = GrowableArray(self.points)
             # Number by number: one query then reads one stream.
-            self._vectors = Growing(self.vectors.T.contiguous(), axis=1)
+            self._vectors = GrowableArray(self.vectors.T.contiguous(), axis=1)
             self.vectors = self._vectors.view.T
-            self._offsets = None if self.offsets is None else Growing(self.offsets)
+            self._offsets = (
+                None if self.offsets is None else GrowableArray(self.offsets)
+            )
 
     @torch.no_grad()
     def extended(self, rows: Rows) -> Self:
@@ -79,20 +81,20 @@ class LivingIndex(PointIndex):
         else:
             offsets = self.offsets
         offsets = offsets.index_fill(0, positions.to(offsets.device), -torch.inf)
-        new._offsets = Growing(offsets)
+        new._offsets = GrowableArray(offsets)
         new.offsets = offsets
         return new
 
-    def _permitted(self, rules: Rules | None, b: int) -> Rules | None:
+    def _permitted(self, rules: Filter | None, b: int) -> Filter | None:
         """Forbid who was removed."""
         return rules if self._alive is None else _among(self._alive, rules, b)
 
 
-def _among(alive: Tensor, rules: Rules | None, b: int) -> Rules:
+def _among(alive: Tensor, rules: Filter | None, b: int) -> Filter:
     """Add a rule: a candidate's flag must be one."""
     codes, one = alive[None], alive.new_ones(1, b)
     if rules is None:
-        return Rules(codes, one, one, 0, 1)
+        return Filter(codes, one, one, 0, 1)
     return rules._replace(
         codes=torch.cat([rules.codes, codes]),
         low=torch.cat([rules.low, one]),

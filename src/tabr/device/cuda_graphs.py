@@ -113,7 +113,7 @@ class Lane:
             torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
 
-def side_by_side(
+def run_in_lanes(
     lane: Lane, lanes: Sequence[Lane], work: Callable[[int], T]
 ) -> list[T]:
     """Do work 0, 1, ... in lanes at the same time, as a part of another lane's work."""

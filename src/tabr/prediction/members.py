@@ -49,7 +49,7 @@ class Member:
     history: History
 
 
-class Answer(NamedTuple):
+class MemberOutput(NamedTuple):
     """What a member says of rows, from which neighbours, and what each of them did."""
 
     output: Output
@@ -169,7 +169,7 @@ def ask_members(
     rows_at_a_time: int | None = None,
     *,
     effects: bool = False,
-) -> list[Answer]:
+) -> list[MemberOutput]:
     """Return what each member says of the rows, and from which neighbours."""
     rows = Rows.from_arrays(arrays, candidates.labels.device)
     rule = candidates.rule_index()
@@ -186,7 +186,7 @@ def ask_members(
         of_each = None
         if effects:
             of_each = leave_out(index, candidates.labels, rows, neighbors)
-        answers.append(Answer(output, neighbors, of_each))
+        answers.append(MemberOutput(output, neighbors, of_each))
     return answers
 
 
@@ -226,7 +226,9 @@ def decode(output: Tensor, target: Target) -> NDArray[np.float64]:
     return array
 
 
-def neighbor_table(answers: list[Answer], candidates: CandidateSet) -> NeighborTable:
+def neighbor_table(
+    answers: list[MemberOutput], candidates: CandidateSet
+) -> NeighborTable:
     """Return neighbours by id, heaviest first: the means of what members say."""
     position, joined = join(
         [_position(a) for a in answers],
@@ -236,13 +238,13 @@ def neighbor_table(answers: list[Answer], candidates: CandidateSet) -> NeighborT
     return _table(position, joined, candidates)
 
 
-def _position(answer: Answer) -> Tensor:
+def _position(answer: MemberOutput) -> Tensor:
     """Return the positions of neighbours (n, m), -1 for nobody."""
     position, found = answer.neighbors
     return torch.where(found, position, -1)
 
 
-def _distances(answer: Answer) -> Tensor:
+def _distances(answer: MemberOutput) -> Tensor:
     return (-answer.output.similarity.double()).clamp_min(0.0).sqrt()
 
 
@@ -261,7 +263,7 @@ def _table(
 def explain(
     frame: pd.DataFrame,
     candidates: CandidateSet,
-    answers: list[Answer],
+    answers: list[MemberOutput],
     target: Target,
 ) -> Explanation:
     """Return where predictions came from, in the user's columns and units."""

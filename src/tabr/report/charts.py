@@ -13,7 +13,7 @@ from tabr.report.evidence import Evidence
 from tabr.report.pictures import COLORS, MOST_DOTS, Paint, draw
 from tabr.report.places import Coordinates
 from tabr.report.trust import Coverage, Reliability
-from tabr.report.words import number, percent
+from tabr.text import number, percent
 
 Floats = NDArray[np.float64]
 

@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tabr.report.evidence import Evidence
-from tabr.report.words import NOTHING, decimals_of, fixed, short
-from tabr.tables.cells import Cells, Kind
+from tabr.tables.cells import Cells, ColumnKind
+from tabr.text import ABSENT, decimals_of, fixed, short
 
 N_BARS = 24  # of numbers and dates
 N_LEVELS = 8  # of categories; all others share a bar
@@ -38,7 +38,7 @@ class ColumnLine:
     """
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     missing: tuple[float, float]
     range: str
     candidates: list[float]
@@ -70,7 +70,7 @@ def _part(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.iloc[np.sort(chosen)]
 
 
-def as_numbers(column: pd.Series[Any], name: str, kind: Kind) -> Floats | None:
+def as_numbers(column: pd.Series[Any], name: str, kind: ColumnKind) -> Floats | None:
     """Return numbers, or dates as days; None for other kinds."""
     cells = Cells.read(column, name, in_fit=False)
     if kind == "numeric":
@@ -79,7 +79,7 @@ def as_numbers(column: pd.Series[Any], name: str, kind: Kind) -> Floats | None:
 
 
 def _compare(
-    name: str, kind: Kind, one: pd.Series[Any], two: pd.Series[Any]
+    name: str, kind: ColumnKind, one: pd.Series[Any], two: pd.Series[Any]
 ) -> ColumnLine:
     numbers = [as_numbers(part, name, kind) for part in (one, two)]
     missing = (float(one.isna().mean()), float(two.isna().mean()))
@@ -104,11 +104,13 @@ def _by_chance(counts: list[Floats]) -> float:
     return 0.5 * float(np.sqrt(2 * variance / np.pi).sum())
 
 
-def _count_numbers(one: Floats, two: Floats, kind: Kind) -> tuple[list[Floats], str]:
+def _count_numbers(
+    one: Floats, two: Floats, kind: ColumnKind
+) -> tuple[list[Floats], str]:
     one, two = one[~np.isnan(one)], two[~np.isnan(two)]
     both = np.concatenate([one, two])
     if not len(both):
-        return [np.zeros(1), np.zeros(1)], NOTHING
+        return [np.zeros(1), np.zeros(1)], ABSENT
     # Outliers go to the outer bars: else they would squeeze all others into one.
     low, high = np.quantile(both, [0.01, 0.99])
     if low == high:
@@ -127,7 +129,7 @@ def _count_numbers(one: Floats, two: Floats, kind: Kind) -> tuple[list[Floats], 
     return counts, f"{_end(low, kind, digits)} to {_end(high, kind, digits)}"
 
 
-def _end(value: float, kind: Kind, decimals: int) -> str:
+def _end(value: float, kind: ColumnKind, decimals: int) -> str:
     if kind == "numeric":
         return fixed(float(value), decimals)
     return str(np.datetime64(0, "D") + np.timedelta64(int(value), "D"))

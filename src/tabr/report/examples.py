@@ -12,8 +12,8 @@ from tabr.errors import DataError
 from tabr.prediction.explanation import Explanation
 from tabr.report.columns import as_numbers
 from tabr.report.evidence import Evidence
-from tabr.report.words import cell, decimals_of, fixed, percent
-from tabr.tables.cells import Kind
+from tabr.tables.cells import ColumnKind
+from tabr.text import cell, decimals_of, fixed, percent
 
 N_NEIGHBORS = 6
 MOST_COLUMNS = 10  # of a table; those in which neighbours differ most
@@ -172,7 +172,7 @@ def _gaps(
     evidence: Evidence,
     found: Explanation,
     name: str,
-    kind: Kind,
+    kind: ColumnKind,
     place: NDArray[np.int64],
 ) -> Floats:
     mine = as_numbers(found.rows[name], name, kind)

@@ -31,15 +31,9 @@ from tabr.report.trust import (
     measure_coverage,
     measure_reliability,
 )
-from tabr.report.words import (
-    cell,
-    number,
-    percent,
-    rule_words,
-    score,
-    short,
-    size_of,
-)
+from tabr.report.words import rule_words
+from tabr.tables.files import write_bytes
+from tabr.text import cell, number, percent, score, short, size_of
 
 AnyPath = str | os.PathLike[str]
 MOST_NAMED = 50  # rows that an audit's findings name, on the page
@@ -113,13 +107,8 @@ def report(
 
 def save_report(model: Model, X: Any, y: Any, path: AnyPath, **options: Any) -> None:
     """Write the page to a file, whole or not at all; options as `report` takes them."""
-    page, place = report(model, X, y, **options), Path(path)
-    part = place.with_name(f".{place.name}.{os.getpid()}")
-    try:
-        part.write_text(page, encoding="utf-8")
-        os.replace(part, place)
-    finally:
-        part.unlink(missing_ok=True)
+    page = report(model, X, y, **options)
+    write_bytes(Path(path), page.encode("utf-8"))
 
 
 def _svg(text: str) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tabr.optional import require
-from tabr.report.words import number, short
+from tabr.text import number, short
 
 # matplotlib writes these colours, the page reads them as variables of its scheme.
 # Each must differ from all others.

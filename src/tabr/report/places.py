@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tabr.tables.cells import Kind
+from tabr.tables.cells import ColumnKind
 
 LATITUDES = {"lat", "latitude"}
 LONGITUDES = {"lon", "lng", "long", "longitude"}
@@ -23,7 +23,7 @@ class Coordinates(NamedTuple):
 
 
 def find_coordinates(
-    frame: pd.DataFrame, kinds: Mapping[str, Kind]
+    frame: pd.DataFrame, kinds: Mapping[str, ColumnKind]
 ) -> Coordinates | None:
     """Return the first pair of numeric columns that are named and valued like places.
 

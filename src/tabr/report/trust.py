@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tabr.errors import DataError
 from tabr.report.evidence import COVERAGE, Evidence
-from tabr.report.words import cell
+from tabr.text import cell
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, COVERAGE, 0.95)
 N_BINS = 10

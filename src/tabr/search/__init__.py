@@ -2,6 +2,6 @@
 
 from tabr.search.approximate import best_of_bins, n_bins_for
 from tabr.search.exact import Neighbors, top
-from tabr.search.filter import Allowed, Rules
+from tabr.search.filter import Allowed, Filter
 
-__all__ = ["Allowed", "Neighbors", "Rules", "best_of_bins", "n_bins_for", "top"]
+__all__ = ["Allowed", "Filter", "Neighbors", "best_of_bins", "n_bins_for", "top"]

@@ -1,4 +1,4 @@
-"""Rules of a search: which candidates each row may take."""
+"""Filter of a search: which candidates each row may take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 Allowed = Callable[[slice, slice], Tensor]  # -> bool (queries, candidates)
 
 
-class Rules(NamedTuple):
+class Filter(NamedTuple):
     """Who may take whom, in conjunctive normal form.
 
     A row may take a candidate if in every group one line holds: the candidate's code

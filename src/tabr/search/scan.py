@@ -13,7 +13,7 @@ from torch import Tensor
 from tabr.device.member_axis import n_at_once
 from tabr.search import layout_triton, rank_triton, walk_triton
 from tabr.search.exact import Neighbors
-from tabr.search.filter import Rules
+from tabr.search.filter import Filter
 
 _HALF_FROM = 17  # narrower points cost little in full precision
 _EXTRA = 4  # columns for an offset, in two parts, and for the limits of errors
@@ -97,7 +97,7 @@ class Scan:
         m: int,
         *,
         exclude: Tensor | None = None,
-        rules: Rules | None = None,
+        rules: Filter | None = None,
         last: Tensor | None = None,
     ) -> Neighbors:
         """Find for each query the m candidates with the largest <query, v> + offset.
@@ -144,7 +144,7 @@ class _Search:
         queries: Tensor,
         m: int,
         exclude: Tensor | None,
-        rules: Rules | None,
+        rules: Filter | None,
     ) -> None:
         self.scan, self.queries, self.m = scan, queries.contiguous(), m
         self.b, device = len(queries), queries.device
@@ -174,7 +174,7 @@ class _Search:
             exclude = torch.full((self.b,), -1, device=device)
         self.own = exclude
         n_rules = 0 if rules is None else len(rules.codes)
-        nothing = Rules(self.count, self.count, self.count, 0, 0)
+        nothing = Filter(self.count, self.count, self.count, 0, 0)
         given = nothing if rules is None else rules
         self.ruled = given.codes, given.low, given.high
         self.rules = {"N_RULES": n_rules, "OUTSIDE": given.outside, "ENDS": given.ends}

@@ -12,7 +12,7 @@ from fastapi import FastAPI, Query, Request, Response
 from tabr.errors import DataError
 from tabr.serving import messages
 from tabr.serving.guards import Limits
-from tabr.serving.schema import plain_list
+from tabr.text import plain_list
 
 CSV, ARROW = "text/csv", "application/vnd.apache.arrow.stream"
 _BODY = {

@@ -24,8 +24,9 @@ from tabr.errors import DataError
 from tabr.estimators import load_model
 from tabr.prediction.explanation import NeighborTable
 from tabr.prediction.uncertainty import intervals, sets
-from tabr.serving.schema import Row, Schema, plain, plain_list
-from tabr.serving.store import Behind, Change, Kind, Store, open_store
+from tabr.serving.schema import Row, Schema
+from tabr.serving.store import Behind, Change, ChangeKind, Store, open_store
+from tabr.text import plain, plain_list
 
 Model = TabRRegressor | TabRClassifier
 
@@ -264,14 +265,16 @@ class Memory:
         """Remove candidates, durably."""
         return self._change("remove", {"ids": list(ids)}, key)
 
-    def _change(self, kind: Kind, payload: dict[str, Any], key: str | None) -> Answered:
+    def _change(
+        self, kind: ChangeKind, payload: dict[str, Any], key: str | None
+    ) -> Answered:
         fingerprint = json.dumps([kind, payload], sort_keys=True)
         with self._changing:
             prepared: list[Model] = []
 
             def make(
                 newer: list[Change],
-            ) -> tuple[Kind, dict[str, Any], dict[str, Any]]:
+            ) -> tuple[ChangeKind, dict[str, Any], dict[str, Any]]:
                 self._replay(newer)
                 trial = copy.copy(self.model)
                 ids = self._apply(trial, kind, payload)
@@ -289,7 +292,9 @@ class Memory:
             n = len(self.model.candidates_)
             return Answered(change.response["ids"], n, self.version)
 
-    def _apply(self, model: Model, kind: Kind, payload: dict[str, Any]) -> list[int]:
+    def _apply(
+        self, model: Model, kind: ChangeKind, payload: dict[str, Any]
+    ) -> list[int]:
         """Change a model in place; return the ids that were changed."""
         if kind == "add":
             frame = self.schema.to_frame(payload["rows"])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +12,8 @@ import pandas as pd
 
 from tabr.errors import DataError
 from tabr.report.places import Coordinates, find_coordinates
-from tabr.tables.cells import Kind
+from tabr.tables.cells import ColumnKind
+from tabr.text import plain, plain_rows
 
 MOST_LEVELS = 50  # offered to choose from
 Cell = Literal["number", "flag", "text"]
@@ -36,7 +36,7 @@ class ColumnInfo:
     """
 
     name: str
-    kind: Kind | None
+    kind: ColumnKind | None
     cell: Cell
     levels: tuple[Any, ...] | None
     low: float | None
@@ -51,7 +51,7 @@ class Schema:
     def __init__(self, model: Any) -> None:
         """Read it off a fitted model and its candidates."""
         frame: pd.DataFrame = model.candidates_.frame
-        kinds: Mapping[str, Kind] = model.preprocessor_.kinds_
+        kinds: Mapping[str, ColumnKind] = model.preprocessor_.kinds_
         by_rule = () if model.candidates is None else model.candidates.columns
         names = [n for n in frame.columns if n in kinds or n in set(by_rule)]
         self.columns = [_describe(frame[name], kinds.get(name)) for name in names]
@@ -74,7 +74,7 @@ class Schema:
         return plain_rows(frame[[name for name in names if name in frame]])
 
 
-def _describe(series: pd.Series[Any], kind: Kind | None) -> ColumnInfo:
+def _describe(series: pd.Series[Any], kind: ColumnKind | None) -> ColumnInfo:
     known = series.dropna()
     is_flag = pd.api.types.is_bool_dtype(series.dtype)
     is_number = pd.api.types.is_numeric_dtype(series.dtype) and not is_flag
@@ -112,43 +112,3 @@ def _dates(cells: list[Any], name: str) -> pd.Series[Any]:
             f" {name!r} holds {str(wrong.iloc[0])!r:.40}"
         )
     return dates
-
-
-def plain(value: Any) -> Any:
-    """Return a cell as JSON has it; None if it is missing or not finite.
-
-    >>> plain(np.float64(1.5)), plain(np.nan), plain(pd.Timestamp("2024-05-31"))
-    (1.5, None, '2024-05-31T00:00:00')
-    """
-    if isinstance(value, np.float32):
-        value = float(str(value))  # as short as it was written
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or value is pd.NaT or value is pd.NA:
-        return None
-    if isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, datetime.datetime | datetime.date):
-        return value.isoformat()
-    return str(value)
-
-
-def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return a table as rows of plain values."""
-    names = [str(name) for name in frame.columns]
-    columns = [plain_list(frame[name]) for name in frame.columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def plain_list(values: Iterable[Any]) -> list[Any]:
-    """Return values as JSON has them.
-
-    >>> plain_list(np.array([0.1, np.nan], dtype=np.float32))
-    [0.1, None]
-    """
-    if getattr(values, "dtype", None) == np.float32:
-        return [plain(value) for value in np.asarray(values)]
-    plain_values = values.tolist() if hasattr(values, "tolist") else values
-    return [plain(value) for value in plain_values]

@@ -23,7 +23,7 @@ from pandas.api import types as pandas_types
 from tabr.errors import CellTypeError, DataError
 from tabr.tables.frame import nested
 
-Kind = Literal["numeric", "binary", "categorical", "date"]
+ColumnKind = Literal["numeric", "binary", "categorical", "date"]
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.float32]
@@ -128,7 +128,7 @@ class Cells:
         return cls(name, series, "text", in_fit)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         """The kind of the column if nobody asks for another."""
         if self.nature == "date":
             return "date"
@@ -232,7 +232,7 @@ class Cells:
         return {"days": days} | {k: v.to_numpy(np.float64) for k, v in parts.items()}
 
     def _parsed(
-        self, kind: Kind, parse: Callable[[pd.Series[Any]], npt.NDArray[Any]]
+        self, kind: ColumnKind, parse: Callable[[pd.Series[Any]], npt.NDArray[Any]]
     ) -> npt.NDArray[Any]:
         codes, levels = self.levels
         parsed = parse(pd.Series(levels, dtype=object))

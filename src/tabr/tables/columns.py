@@ -13,16 +13,16 @@ from tabr.errors import DataError
 from tabr.tables.cells import (
     Cells,
     Codes,
+    ColumnKind,
     Flags,
     Floats,
-    Kind,
     plain_columns,
     plain_numbers,
 )
 from tabr.tables.normalize import as_index, row_blocks, share_between
 
 
-class Part(NamedTuple):
+class EncodedColumn(NamedTuple):
     """What one column gives to the arrays: columns (n,) of each sort."""
 
     num: tuple[Floats, ...] = ()
@@ -36,11 +36,11 @@ class Column:
     """A fitted column of the input; its fields are plain values, for JSON."""
 
     name: str
-    kind: ClassVar[Kind] = "numeric"
+    kind: ClassVar[ColumnKind] = "numeric"
 
-    def encode(self, cells: Cells) -> Part:
+    def encode(self, cells: Cells) -> EncodedColumn:
         """Return a column of zeros: the placeholder of an all-constant table."""
-        return Part(num=(np.zeros(len(cells.series)),))
+        return EncodedColumn(num=(np.zeros(len(cells.series)),))
 
 
 @dataclass(frozen=True)
@@ -59,19 +59,21 @@ class Numeric(Column):
             return None
         return cls(cells.name, _median(values), bool(missing.any()))
 
-    def encode(self, cells: Cells) -> Part:
+    def encode(self, cells: Cells) -> EncodedColumn:
         """Return what the cells give to the arrays."""
         values = cells.numbers()
         missing = np.isnan(values)
         indicator = (missing.astype(np.float64),) if self.indicator else ()
-        return Part(num=(np.where(missing, self.fill, values),), indicator=indicator)
+        return EncodedColumn(
+            num=(np.where(missing, self.fill, values),), indicator=indicator
+        )
 
 
 @dataclass(frozen=True)
 class Date(Column):
     """Dates, as days and those parts of the calendar that vary."""
 
-    kind: ClassVar[Kind] = "date"
+    kind: ClassVar[ColumnKind] = "date"
     parts: tuple[str, ...]
     fills: tuple[float, ...]
     indicator: bool
@@ -88,44 +90,46 @@ class Date(Column):
         fills = tuple(_median(values) for values in vary.values())
         return cls(cells.name, tuple(vary), fills, bool(missing.any()))
 
-    def encode(self, cells: Cells) -> Part:
+    def encode(self, cells: Cells) -> EncodedColumn:
         """Return what the cells give to the arrays."""
         dates = cells.date_parts()
         missing = np.isnan(dates["days"])
         filled = zip(self.parts, self.fills, strict=True)
         num = tuple(np.where(missing, fill, dates[part]) for part, fill in filled)
         indicator = (missing.astype(np.float64),) if self.indicator else ()
-        return Part(num=num, indicator=indicator)
+        return EncodedColumn(num=num, indicator=indicator)
 
 
 @dataclass(frozen=True)
 class BinaryNumber(Column):
     """Numbers of two values, mapped to 0 and 1."""
 
-    kind: ClassVar[Kind] = "binary"
+    kind: ClassVar[ColumnKind] = "binary"
     low: float
     high: float
     flag: bool
 
-    def encode(self, cells: Cells) -> Part:
+    def encode(self, cells: Cells) -> EncodedColumn:
         """Return what the cells give to the arrays."""
-        return Part(bin=(share_between(cells.numbers(self.flag), self.low, self.high),))
+        return EncodedColumn(
+            bin=(share_between(cells.numbers(self.flag), self.low, self.high),)
+        )
 
 
 @dataclass(frozen=True)
 class BinaryText(Column):
     """Text of two levels, as 0 and 1."""
 
-    kind: ClassVar[Kind] = "binary"
+    kind: ClassVar[ColumnKind] = "binary"
     low: str
     high: str
 
-    def encode(self, cells: Cells) -> Part:
+    def encode(self, cells: Cells) -> EncodedColumn:
         """Return what the cells give to the arrays."""
         codes, levels = cells.levels
         shares = {self.low: 0.0, self.high: 1.0}
         values = np.array([*(shares.get(level, 0.5) for level in levels), 0.5])
-        return Part(bin=(values[codes],))
+        return EncodedColumn(bin=(values[codes],))
 
 
 def _fit_binary(cells: Cells) -> Column | None:
@@ -152,7 +156,7 @@ def _fit_binary(cells: Cells) -> Column | None:
 class Categorical(Column):
     """Levels and their codes."""
 
-    kind: ClassVar[Kind] = "categorical"
+    kind: ClassVar[ColumnKind] = "categorical"
     levels: tuple[str, ...]  # all that fit saw
     codes: tuple[int, ...]  # of each level; the rare ones share one
     missing: int  # the code of missing cells, -1 if fit saw none
@@ -183,11 +187,13 @@ class Categorical(Column):
             n_levels + some_missing,
         )
 
-    def encode(self, cells: Cells) -> Part:
+    def encode(self, cells: Cells) -> EncodedColumn:
         """Return what the cells give to the arrays."""
         codes, levels = cells.levels
         known = [self._code_of.get(level, -1) for level in levels]
-        return Part(cat=(np.array([*known, self.missing], dtype=np.int64)[codes],))
+        return EncodedColumn(
+            cat=(np.array([*known, self.missing], dtype=np.int64)[codes],)
+        )
 
     @cached_property
     def _code_of(self) -> dict[str, int]:
@@ -200,7 +206,7 @@ COLUMNS: dict[str, type[Column]] = {
 }
 
 
-def fit_column(cells: Cells, kind: Kind, max_levels: int) -> Column | None:
+def fit_column(cells: Cells, kind: ColumnKind, max_levels: int) -> Column | None:
     """Return the fitted column, or None if it is constant."""
     match kind:
         case "numeric":
@@ -214,7 +220,7 @@ def fit_column(cells: Cells, kind: Kind, max_levels: int) -> Column | None:
 
 
 def widths_of(column: Column) -> list[int]:
-    """Return how many columns it gives to each part of `Part`."""
+    """Return how many columns it gives to each part of `EncodedColumn`."""
     num = len(column.parts) if isinstance(column, Date) else column.kind == "numeric"
     indicator = isinstance(column, Numeric | Date) and column.indicator
     return [num, column.kind == "binary", indicator, column.kind == "categorical"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import gzip
 import os
+import secrets
 import warnings
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -78,19 +80,39 @@ def _read_csv(path: Path) -> pd.DataFrame:
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table; a crash leaves no half of it."""
+    """Write a table, whole or not at all."""
     suffix = suffix_of(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}{suffix}")
-    try:
+    with draft_of(path) as draft:
         if suffix == ".parquet":
-            frame.to_parquet(part, index=False)
+            frame.to_parquet(draft, index=False)
         elif suffix == ".feather":
-            frame.to_feather(part)
+            frame.to_feather(draft)
         else:
-            frame.to_csv(part, index=False, sep="\t" if "tsv" in suffix else ",")
-        os.replace(part, path)
+            frame.to_csv(draft, index=False, sep="\t" if "tsv" in suffix else ",")
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all; its folder is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with draft_of(path) as draft:
+        draft.write_bytes(content)
+
+
+@contextmanager
+def draft_of(path: Path) -> Iterator[Path]:
+    """A path to write to, which takes the place of the file when all went well.
+
+    Until then the old file stays; what fails leaves nothing behind.
+    """
+    suffix = "".join(path.suffixes[-2:])  # which tells writers of tables the format
+    draft = path.with_name(f".tabr-{secrets.token_hex(8)}{suffix}")
+    try:
+        yield draft
+        with open(draft, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(draft, path)
     finally:
-        part.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
 
 
 def check_column(frame: pd.DataFrame, name: str, path: Path) -> None:

@@ -29,7 +29,7 @@ import pandas as pd
 from sklearn.exceptions import NotFittedError
 
 from tabr.errors import DataError
-from tabr.tables.cells import Cells, Codes, Flags, Floats, Kind
+from tabr.tables.cells import Cells, Codes, ColumnKind, Flags, Floats
 from tabr.tables.columns import (
     COLUMNS,
     Categorical,
@@ -63,7 +63,7 @@ class Preprocessor:
     """
 
     feature_names: tuple[str, ...]  # of fit, in order, without the ignored ones
-    kinds_: dict[str, Kind]  # of the columns in use
+    kinds_: dict[str, ColumnKind]  # of the columns in use
     dropped: tuple[str, ...]  # constant in fit
     n_num: int
     n_bin: int
@@ -73,7 +73,7 @@ class Preprocessor:
         self,
         *,
         normalization: Normalization = "quantile",
-        kinds: Mapping[str, Kind] | None = None,
+        kinds: Mapping[str, ColumnKind] | None = None,
         max_levels: int = 256,
         ignore: Collection[str] = (),
         seed: int = 0,
@@ -90,9 +90,9 @@ class Preprocessor:
                 f" {normalization!r} came; choose one of them"
             )
         for name, kind in self.kinds.items():
-            if kind not in get_args(Kind):
+            if kind not in get_args(ColumnKind):
                 raise DataError(
-                    f"a kind must be one of {get_args(Kind)}, however kinds has"
+                    f"a kind must be one of {get_args(ColumnKind)}, however kinds has"
                     f" {kind!r} for column {name!r}; choose one of them"
                 )
         if max_levels < 2:

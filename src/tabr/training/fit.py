@@ -17,7 +17,7 @@ from tabr.network.tabr import TabR
 from tabr.training.contexts import ContextChange, Contexts
 from tabr.training.loop import History, Job, fit_networks, seeded
 from tabr.training.losses import BatchLoss
-from tabr.training.stacked_networks import Together, part_storage, share_storage
+from tabr.training.stacked_networks import StackedLosses, part_storage, share_storage
 
 
 def fit_tabr(
@@ -158,6 +158,6 @@ def fit_tabr(
 
 def _together(
     losses: Sequence[BatchLoss], lanes: Sequence[Lane], places: Sequence[int]
-) -> Together:
+) -> StackedLosses:
     """Run the networks at these places as one."""
-    return Together([losses[i] for i in places], [lanes[i] for i in places])
+    return StackedLosses([losses[i] for i in places], [lanes[i] for i in places])

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from tabr.config import TrainingConfig
-from tabr.device.cuda_graphs import Graphed, Lane, side_by_side
+from tabr.device.cuda_graphs import Graphed, Lane, run_in_lanes
 from tabr.errors import TrainingError
 from tabr.training.optimizers import Stepper, adamw
 
@@ -76,7 +76,7 @@ class Job:
     optimizer: Stepper | None = None
 
 
-class Together(Protocol):
+class JointGradients(Protocol):
     """Networks that are run as one, each with a lane of its own beside a common one."""
 
     lane: Lane
@@ -91,7 +91,7 @@ def fit_networks(
     n_rows: int,
     config: TrainingConfig,
     *,
-    together: Callable[[Sequence[int]], Together] | None = None,
+    together: Callable[[Sequence[int]], JointGradients] | None = None,
     description: str | None = None,
 ) -> list[History]:
     """Train networks side by side until none improves; keep the best epoch of each.
@@ -321,7 +321,7 @@ class _AsOne(_Steps):
     """The steps of runs that are taken as one."""
 
     def __init__(
-        self, runs: list[_Run], together: Callable[[Sequence[int]], Together]
+        self, runs: list[_Run], together: Callable[[Sequence[int]], JointGradients]
     ) -> None:
         self.runs, self.everybody, self.together = runs, runs, together
         self.updates = {}
@@ -347,7 +347,7 @@ class _AsOne(_Steps):
                 updates[place]()
                 runs[place].total.add_(losses[place], alpha=batches.shape[1])
 
-            side_by_side(of_all.lane, lanes, update)
+            run_in_lanes(of_all.lane, lanes, update)
             return losses
 
         self.take_step = Graphed(step, of_all.lane, warm=warm)

@@ -17,7 +17,7 @@ from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from tabr.device import member_axis
-from tabr.device.cuda_graphs import Lane, side_by_side
+from tabr.device.cuda_graphs import Lane, run_in_lanes
 from tabr.search import Neighbors
 from tabr.training.losses import BatchLoss
 
@@ -141,7 +141,7 @@ def _by_name(networks: Sequence[nn.Module]) -> list[tuple[Any, ...]]:
     return [(name, *(of[name] for of in named)) for name in named[0]]
 
 
-class Together:
+class StackedLosses:
     """The losses of networks in lanes of their own, computed in a lane of all."""
 
     def __init__(self, losses: Sequence[BatchLoss], lanes: Sequence[Lane]) -> None:
@@ -173,7 +173,7 @@ class Together:
                 return self.losses[place].contexts.find(batch, of_one)
 
             with member_axis.side_by_side():
-                found = side_by_side(self.lane, self.lanes, find)
+                found = run_in_lanes(self.lane, self.lanes, find)
             near = Neighbors(
                 *(torch.stack(parts) for parts in zip(*found, strict=True))
             )

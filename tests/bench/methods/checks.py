@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tabr.bench.methods import METHODS, Entry, Method, Setting
-from tabr.bench.tasks.task import Part, Parts
+from tabr.bench.tasks.task import LabelledRows, SplitTable
 from tabr.metrics import accuracy, rmse
 
 KINDS = ("regression", "binary", "classes")
@@ -47,13 +47,13 @@ def table(kind: str, n: int = 240, seed: int = 0) -> tuple[pd.DataFrame, NDArray
     return X, np.array(["low", "mid", "top"])[codes]
 
 
-def parts(kind: str) -> Parts:
+def parts(kind: str) -> SplitTable:
     X, y = table(kind)
 
-    def part(rows: slice) -> Part:
-        return Part(X.iloc[rows].reset_index(drop=True), y[rows])
+    def part(rows: slice) -> LabelledRows:
+        return LabelledRows(X.iloc[rows].reset_index(drop=True), y[rows])
 
-    return Parts(part(slice(0, 140)), part(slice(140, 190)), part(slice(190, 240)))
+    return SplitTable(part(slice(0, 140)), part(slice(140, 190)), part(slice(190, 240)))
 
 
 def fitted(entry: Entry, kind: str, params: dict[str, Any], seed: int = 0) -> Method:

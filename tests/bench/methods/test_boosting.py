@@ -10,7 +10,7 @@ import pytest
 
 from tabr.bench.methods import catboost, lightgbm, xgboost
 from tabr.bench.methods.boosting import Boosting
-from tabr.bench.tasks.task import Part
+from tabr.bench.tasks.task import LabelledRows
 from tabr.metrics import accuracy, rmse
 from tabr.optional import require
 from tests.bench.methods.checks import KINDS, SETTINGS, parts
@@ -23,7 +23,7 @@ LIBRARIES: dict[str, type[Boosting]] = {
 each_library = pytest.mark.parametrize("name", LIBRARIES)
 
 
-def labelled(kind: str) -> tuple[Part, Part]:
+def labelled(kind: str) -> tuple[LabelledRows, LabelledRows]:
     """Return rows to learn from and others on which many trees are too many.
 
     Of numbers the others' labels are a small share, so that only the first trees make
@@ -33,8 +33,8 @@ def labelled(kind: str) -> tuple[Part, Part]:
     if kind != "regression":
         return data.train, data.val
     return (
-        Part(data.train.X, data.train.X["size"].to_numpy()),
-        Part(data.val.X, 0.2 * data.val.X["size"].to_numpy()),
+        LabelledRows(data.train.X, data.train.X["size"].to_numpy()),
+        LabelledRows(data.val.X, 0.2 * data.val.X["size"].to_numpy()),
     )
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tabr.bench.methods import catboost
-from tabr.bench.tasks.task import Part
+from tabr.bench.tasks.task import LabelledRows
 from tests.bench.methods.checks import SETTINGS, parts
 
 # The tuned configuration of the published runs on California.
@@ -54,7 +54,9 @@ def test_names_of_categories_do_not_matter() -> None:
     def renamed(X: pd.DataFrame) -> pd.DataFrame:
         return X.assign(town=X["town"].map(names))
 
-    train, val = (Part(renamed(part.X), part.y) for part in (data.train, data.val))
+    train, val = (
+        LabelledRows(renamed(part.X), part.y) for part in (data.train, data.val)
+    )
     method = catboost.CatBoost(SETTINGS["regression"], 0, n_trees=20).fit(train, val)
     np.testing.assert_allclose(
         method.predict(renamed(data.test.X)), fitted().predict(data.test.X)

@@ -20,17 +20,17 @@ from tabr.bench.methods.dnnr_scaling import (
     nearest,
     scale_gradient,
 )
-from tabr.bench.tasks.task import Part
+from tabr.bench.tasks.task import LabelledRows
 from tabr.metrics import rmse
 
 RAW = Setting("regression", normalized=False, device="cpu")
 
 
-def a_part(n: int, seed: int, n_features: int = 3) -> Part:
+def a_part(n: int, seed: int, n_features: int = 3) -> LabelledRows:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, n_features)).astype(np.float32)
     names = [f"column {i}" for i in range(n_features)]
-    return Part(pd.DataFrame(X, columns=names), np.sin(X[:, 0]) + X[:, 1] ** 2)
+    return LabelledRows(pd.DataFrame(X, columns=names), np.sin(X[:, 0]) + X[:, 1] ** 2)
 
 
 def some_points(n: int = 80, p: int = 3) -> tuple[Tensor, Tensor]:
@@ -40,7 +40,9 @@ def some_points(n: int = 80, p: int = 3) -> tuple[Tensor, Tensor]:
     return points, points[:, 0].sin() + 0.1 * noise
 
 
-def slowly(train: Part, X: NDArray[Any], k: int, n_derivative: int) -> list[float]:
+def slowly(
+    train: LabelledRows, X: NDArray[Any], k: int, n_derivative: int
+) -> list[float]:
     """Transcribe the method, one query at a time."""
     known = train.X.to_numpy(np.float64)
     mean, std = train.y.mean(), train.y.std()
@@ -71,10 +73,10 @@ def test_prediction_is_the_mean_of_the_neighbours_planes() -> None:
 
 
 def test_a_plane_is_predicted_where_no_neighbour_is() -> None:
-    def plane(n: int, seed: int, far: float) -> Part:
+    def plane(n: int, seed: int, far: float) -> LabelledRows:
         part = a_part(n, seed)
         X = part.X + far
-        return Part(X, X.to_numpy() @ np.array([1.0, -2.0, 0.5]))
+        return LabelledRows(X, X.to_numpy() @ np.array([1.0, -2.0, 0.5]))
 
     train, test = plane(60, 0, 0.0), plane(20, 1, 5.0)
     method = DNNR(RAW, 0, scaling_neighbors=0).fit(train, test)

@@ -18,7 +18,7 @@ from tabr.bench.methods.base import (
 )
 from tabr.bench.methods.mlp import MLP
 from tabr.bench.methods.neighbors import WithNeighbors, XGBoostWithNeighbors
-from tabr.bench.tasks.task import Part
+from tabr.bench.tasks.task import LabelledRows
 from tabr.metrics import Score, rmse
 from tabr.tables.normalize import Normalization
 from tabr.tables.preprocessor import Arrays
@@ -58,7 +58,10 @@ class MLPWithNeighbors(WithNeighbors, MLP):
 
 
 def told(
-    spy: type[WithNeighbors], kind: str, train: Part | None = None, **params: Any
+    spy: type[WithNeighbors],
+    kind: str,
+    train: LabelledRows | None = None,
+    **params: Any,
 ) -> tuple[Any, dict[str, NDArray[Any]]]:
     """Return the method and what each part's rows were told of their neighbours."""
     data = parts(kind)
@@ -113,7 +116,7 @@ def test_a_row_is_never_told_its_own_label(kind: str) -> None:
     first, second = 0, int(np.flatnonzero(y != y[0])[0])
     y[[first, second]] = y[[second, first]]
     before = told(RawSpy, kind, n_neighbors=len(y))[1]["train"]
-    after = told(RawSpy, kind, Part(train.X, y), n_neighbors=len(y))[1]["train"]
+    after = told(RawSpy, kind, LabelledRows(train.X, y), n_neighbors=len(y))[1]["train"]
     # All others are neighbours: the two see each other's label change, the rest none.
     changed = np.abs(after - before).max(1) > 1e-6
     assert np.flatnonzero(changed).tolist() == [first, second]
@@ -122,7 +125,7 @@ def test_a_row_is_never_told_its_own_label(kind: str) -> None:
 
 def test_where_rows_are_few_all_others_are_neighbours() -> None:
     data = parts("regression")
-    few = Part(data.train.X.iloc[:20].reset_index(drop=True), data.train.y[:20])
+    few = LabelledRows(data.train.X.iloc[:20].reset_index(drop=True), data.train.y[:20])
     method, more = told(RawSpy, "regression", few)
     labels = method._encoded(few).labels
     others = (labels.sum() - labels) / 19
@@ -136,7 +139,7 @@ def test_a_table_without_numbers_has_neighbours_too() -> None:
     y = (X["new"] + 2 * X["old"]).to_numpy(float)
     setting = Setting("regression", device="cpu", n_threads=1)
     method = XGBoostWithNeighbors(setting, 0, n_trees=50, n_neighbors=3)
-    method.fit(Part(X[:40], y[:40]), Part(X[40:50], y[40:50]))
+    method.fit(LabelledRows(X[:40], y[:40]), LabelledRows(X[40:50], y[40:50]))
     assert rmse(y[50:], method.predict(X[50:])) < 0.1
 
 

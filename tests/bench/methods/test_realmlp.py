@@ -26,7 +26,7 @@ from tabr.bench.methods.realmlp_network import (
     Scaler,
     Shape,
 )
-from tabr.bench.tasks.task import Part
+from tabr.bench.tasks.task import LabelledRows
 from tabr.metrics import rmse
 from tabr.network.rows import Rows
 from tabr.tables.preprocessor import Arrays
@@ -266,7 +266,7 @@ def test_columns_with_many_levels_are_learned() -> None:
     y = np.array([float(t) for t in town])
     X = pd.DataFrame({"town": town, "noise": rng.normal(size=300)})
     setting = Setting("regression", {"town": "categorical"}, device="cpu")
-    train, val = Part(X[:200], y[:200]), Part(X[200:], y[200:])
+    train, val = LabelledRows(X[:200], y[:200]), LabelledRows(X[200:], y[200:])
     method = RealMLP(setting, 0, **{**SMALL, "max_epochs": 20}).fit(train, val)
     assert method.scaler.large == (20,)
     assert rmse(val.y, method.predict(val.X)) < 0.4 * y.std()

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from reproduction.default_table import COLUMNS, PUBLISHED
-from tabr.bench.protocol import write
+from tabr.bench.results import write
 
 from ..test_default_table import RESULT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reproduction.paper.grid import Grid, Row, fill
-from reproduction.paper.scores import Kind, read_results
+from reproduction.paper.scores import RunKind, read_results
 from reproduction.paper.text import grid_table, not_run, remarks, spread_table
 
 from .made import keep, publish
@@ -14,7 +14,7 @@ ROWS = (Row("MLP", ("mlp",)), Row("SAINT", ("saint",)), Row("TabR-S", ("tabr-s",
 SETS = ("churn", "house", "microsoft")
 
 
-def make(out: Path, kind: Kind = "single") -> Grid:
+def make(out: Path, kind: RunKind = "single") -> Grid:
     publish(
         out,
         {

@@ -10,7 +10,7 @@ import pytest
 
 from reproduction.default_table import PUBLISHED
 from reproduction.paper import win_tie_loss
-from reproduction.paper.scores import KINDS, Kind, Model, read_results
+from reproduction.paper.scores import KINDS, Model, RunKind, read_results
 
 from .made import RESULTS, keep, publish
 
@@ -50,7 +50,7 @@ def slow_count(model: str, tree: str, kind: str) -> list[int]:
     ("kind", "published"), [("single", "single"), ("ensemble", "ensemble of 5")]
 )
 def test_published_counts_are_those_of_a_slow_transcription(
-    kind: Kind, published: str
+    kind: RunKind, published: str
 ) -> None:
     found = win_tie_loss.matches(read_results(RESULTS), kind)
     for (name, tree), match in found.items():
@@ -123,7 +123,7 @@ def test_rows_show_both_sides_and_dashes_where_nothing_was_run(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_comparison_of_ours_has_its_published_one(kind: Kind) -> None:
+def test_every_comparison_of_ours_has_its_published_one(kind: RunKind) -> None:
     for match in win_tie_loss.matches(read_results(RESULTS), kind).values():
         labels = [duel.label for duel in match.ours]
         assert [duel.label for duel in match.same] == labels

@@ -22,13 +22,13 @@ from reproduction.studies.units import make_method
 from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.protocol import score_of
 from tabr.bench.tasks.catalog import select
-from tabr.bench.tasks.task import Parts, load
+from tabr.bench.tasks.task import SplitTable, load
 from tabr.network.rows import Rows
 from tabr.network.tabr import Difference, NumberLabel, TabR
 from tests.bench.tables import TINY, write_diamond
 
 (DIAMOND,) = select(["diamond"])
-Fitted = tuple[TabRMethod, TabR, Parts]
+Fitted = tuple[TabRMethod, TabR, SplitTable]
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tabr.bench.tasks.task import Part
+from tabr.bench.tasks.task import LabelledRows
 from tabr.config import EmbeddingKind, Task
 from tabr.device.devices import choose_device
 from tabr.errors import DataError, ParameterError
 from tabr.metrics import Score, make_score
-from tabr.tables.cells import Kind
+from tabr.tables.cells import ColumnKind
 from tabr.tables.normalize import Normalization
 from tabr.tables.preprocessor import Arrays, Preprocessor
 from tabr.tables.targets import ClassTarget, NumberTarget, Outcome
@@ -71,7 +71,7 @@ class Setting:
     """
 
     outcome: Outcome
-    column_kinds: Mapping[str, Kind] = field(default_factory=dict)
+    column_kinds: Mapping[str, ColumnKind] = field(default_factory=dict)
     normalized: bool = True
     device: str | None = None
     n_threads: int | None = None
@@ -155,11 +155,13 @@ class Method(ABC):
         )
 
     @abstractmethod
-    def fit(self, train: Part, val: Part) -> Self:
+    def fit(self, train: LabelledRows, val: LabelledRows) -> Self:
         """Learn from the training part; the validation part decides when to stop."""
 
     @classmethod
-    def fit_as_one(cls, methods: Sequence[Any], train: Part, val: Part) -> None:
+    def fit_as_one(
+        cls, methods: Sequence[Any], train: LabelledRows, val: LabelledRows
+    ) -> None:
         """Fit learners that differ by successive seeds, which on a GPU is faster."""
         for method in methods:
             method.fit(train, val)
@@ -193,7 +195,7 @@ class ArrayMethod(Method):
     preprocessor: Preprocessor
     target: NumberTarget | ClassTarget
 
-    def fit(self, train: Part, val: Part) -> Self:
+    def fit(self, train: LabelledRows, val: LabelledRows) -> Self:
         """Learn from the training part; the validation part decides when to stop."""
         is_number = self.setting.outcome == "regression"
         self.target = (NumberTarget() if is_number else ClassTarget()).fit(train.y)
@@ -243,7 +245,7 @@ class ArrayMethod(Method):
             return self.target.decode(output)
         return np.asarray(output, dtype=np.float64)
 
-    def _encoded(self, part: Part) -> Encoded:
+    def _encoded(self, part: LabelledRows) -> Encoded:
         arrays = self.preprocessor.transform(part.X)
         return Encoded(arrays, self.target.encode(part.y))
 

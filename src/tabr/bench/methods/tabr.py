@@ -19,7 +19,7 @@ from tabr.bench.methods.base import (
     zero_or,
 )
 from tabr.bench.methods.neural import published_embedding, published_training
-from tabr.bench.tasks.task import Part
+from tabr.bench.tasks.task import LabelledRows
 from tabr.config import EmbeddingConfig, EmbeddingKind
 from tabr.training.loop import History
 
@@ -91,7 +91,7 @@ class TabRMethod(Method):
             **published_training(config),
         }
 
-    def fit(self, train: Part, val: Part) -> Self:
+    def fit(self, train: LabelledRows, val: LabelledRows) -> Self:
         """Fit the estimator, which prepares tables by itself."""
         on_epoch = self.setting.on_epoch
 
@@ -105,7 +105,9 @@ class TabRMethod(Method):
         return self
 
     @classmethod
-    def fit_as_one(cls, methods: Sequence[Self], train: Part, val: Part) -> None:
+    def fit_as_one(
+        cls, methods: Sequence[Self], train: LabelledRows, val: LabelledRows
+    ) -> None:
         """Fit the members of one estimator, and make each an estimator of its own."""
         all_ = clone(methods[0].estimator).set_params(n_members=len(methods))
         all_.fit(train.X, train.y, eval_set=(val.X, val.y))

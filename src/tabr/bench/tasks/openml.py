@@ -12,6 +12,7 @@ import json
 import math
 import os
 import warnings
+from contextlib import ExitStack
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.splits import default_split, why_split
 from tabr.bench.tasks.task import Task, files_of, how_to_get
 from tabr.errors import DataError
+from tabr.tables.files import draft_of
 
 _TOLERANCE = 1e-5  # of a label check; one row of a class counts for more
 _EXACT = 2**53  # float64 has every whole number below it
@@ -218,21 +220,14 @@ def _check_labels(task: Task, table: pd.DataFrame, splits: pd.DataFrame) -> None
 def _write(frames: dict[Path, pd.DataFrame], about_path: Path, about: Any) -> None:
     """Write what belongs to a table, the first path last, whole or not at all."""
     about_path.parent.mkdir(parents=True, exist_ok=True)
-    drafts = {
-        path: path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        for path in (*frames, about_path)
-    }
-    try:
+    with ExitStack() as stack:  # leaves the first path last
+        drafts = {path: stack.enter_context(draft_of(path)) for path in frames}
+        about_draft = stack.enter_context(draft_of(about_path))
         for path, frame in frames.items():
             frame.to_parquet(drafts[path], index=False, compression="zstd")
-        sums = {path.name: _sha256(drafts[path]) for path in frames}
+        sums = {path.name: _sha256(draft) for path, draft in drafts.items()}
         text = json.dumps({**about, "sha256": sums}, indent=1)
-        drafts[about_path].write_text(text + "\n", "utf-8")
-        for path in reversed(drafts):
-            os.replace(drafts[path], path)
-    finally:
-        for draft in drafts.values():
-            draft.unlink(missing_ok=True)
+        about_draft.write_text(text + "\n", "utf-8")
 
 
 def _sha256(path: Path) -> str:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tabr.errors import DataError
-from tabr.tables.cells import Kind
+from tabr.tables.cells import ColumnKind
 from tabr.tables.files import read_table
 from tabr.tables.samples import places_in_proportion
 
@@ -111,7 +111,7 @@ class Task:
         """The column of the split file."""
         return "part" if self.benchmark == "default" else f"split{self.split}"
 
-    def column_kinds(self, frame: pd.DataFrame) -> dict[str, Kind]:
+    def column_kinds(self, frame: pd.DataFrame) -> dict[str, ColumnKind]:
         """Return the kinds of columns that would otherwise be guessed wrongly."""
         return {
             name: "categorical"
@@ -122,7 +122,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Part:
+class LabelledRows:
     """Rows of a table and their labels y (n,)."""
 
     X: pd.DataFrame
@@ -130,12 +130,12 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Parts:
+class SplitTable:
     """The three parts of a split table."""
 
-    train: Part
-    val: Part
-    test: Part
+    train: LabelledRows
+    val: LabelledRows
+    test: LabelledRows
 
 
 def data_folder(
@@ -223,7 +223,7 @@ def _parts(path: Path, column: str) -> NDArray[Any]:
     return pd.read_parquet(path, columns=[column])[column].to_numpy(object)
 
 
-def load(task: Task, folder: str | os.PathLike[str] | None = None) -> Parts:
+def load(task: Task, folder: str | os.PathLike[str] | None = None) -> SplitTable:
     """Read the table of a task and split it.
 
     Args:
@@ -250,7 +250,7 @@ def load(task: Task, folder: str | os.PathLike[str] | None = None) -> Parts:
     return _cut(frame, y, parts)
 
 
-def _load_own(task: Task, own: OwnTable) -> Parts:
+def _load_own(task: Task, own: OwnTable) -> SplitTable:
     """Read a user's table; rows without a label cannot be scored and are left out."""
     frame = read_table(Path(own.path)).drop(columns=list(own.ignored))
     frame = frame[frame[own.target].notna()]
@@ -259,14 +259,14 @@ def _load_own(task: Task, own: OwnTable) -> Parts:
     return _cut(frame, y, own_split(y, stratified=is_class, seed=task.split))
 
 
-def _cut(frame: pd.DataFrame, y: NDArray[Any], parts: NDArray[Any]) -> Parts:
+def _cut(frame: pd.DataFrame, y: NDArray[Any], parts: NDArray[Any]) -> SplitTable:
     """Return the rows of each part."""
 
-    def part(name: str) -> Part:
+    def part(name: str) -> LabelledRows:
         mask = parts == name
-        return Part(frame[mask].reset_index(drop=True), y[mask])
+        return LabelledRows(frame[mask].reset_index(drop=True), y[mask])
 
-    return Parts(part("train"), part("val"), part("test"))
+    return SplitTable(part("train"), part("val"), part("test"))
 
 
 def own_split(y: NDArray[Any], *, stratified: bool, seed: int = 0) -> NDArray[Any]:

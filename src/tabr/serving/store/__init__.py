@@ -7,8 +7,8 @@ order and for good.
 from tabr.serving.store.contract import (
     Behind,
     Change,
+    ChangeKind,
     KeyReused,
-    Kind,
     Made,
     Make,
     OtherModel,
@@ -21,8 +21,8 @@ from tabr.serving.store.opening import open_store
 __all__ = [
     "Behind",
     "Change",
+    "ChangeKind",
     "KeyReused",
-    "Kind",
     "Made",
     "Make",
     "OtherModel",

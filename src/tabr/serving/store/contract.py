@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from tabr.errors import DataError
 
-Kind = Literal["add", "remove", "relabel"]
+ChangeKind = Literal["add", "remove", "relabel"]
 
 
 class Change(NamedTuple):
@@ -30,12 +30,12 @@ class Change(NamedTuple):
     """
 
     seq: int
-    kind: Kind
+    kind: ChangeKind
     payload: dict[str, Any]
     response: dict[str, Any]
 
 
-Made = tuple[Kind, dict[str, Any], dict[str, Any]]  # kind, payload, response
+Made = tuple[ChangeKind, dict[str, Any], dict[str, Any]]  # kind, payload, response
 Make = Callable[[list[Change]], Made]  # from the changes that are newer
 
 

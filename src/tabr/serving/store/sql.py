@@ -17,8 +17,8 @@ from tabr.errors import DataError
 from tabr.serving.store.contract import (
     Behind,
     Change,
+    ChangeKind,
     KeyReused,
-    Kind,
     Make,
     OtherModel,
     StoreError,
@@ -346,13 +346,15 @@ class SqlStore:
             execute(sql, identity, too_old)
 
 
-def _change(seq: int, kind: Kind, payload: str, response: str) -> Change:
+def _change(seq: int, kind: ChangeKind, payload: str, response: str) -> Change:
     return Change(seq, kind, json.loads(payload), json.loads(response))
 
 
-def _kind(kind: Kind) -> Kind:
-    if kind not in get_args(Kind):
-        raise ValueError(f"a change is one of {get_args(Kind)}, however: {kind!r}")
+def _kind(kind: ChangeKind) -> ChangeKind:
+    if kind not in get_args(ChangeKind):
+        raise ValueError(
+            f"a change is one of {get_args(ChangeKind)}, however: {kind!r}"
+        )
     return kind
 
 

@@ -1,0 +1,158 @@
+"""What runs leave behind: a small file each, and predictions beside it if asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tabr.bench.parameters import Config
+from tabr.bench.tasks.task import SplitTable, Task
+from tabr.metrics import rmse
+from tabr.tables.files import write_bytes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to fit: a method, and where its parameters come from."""
+
+    method: str = "tabr-s"
+    config: Config = "default"
+    trial: Mapping[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name under which results are kept.
+
+        >>> Plan().name
+        'tabr-s-default'
+        """
+        return f"{self.method}-{self.config}"
+
+
+DEFAULT_PLAN = Plan()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run gave.
+
+    Attributes:
+        benchmark: Which benchmark the task belongs to.
+        task: Name of the table.
+        method: What was fitted, and with which configuration.
+        split: Number of the split.
+        seed: Seed of the model.
+        params: Parameters that were passed to the method.
+        test: Score of the test rows, in the unit of the published figure.
+        val: Score of the validation rows, likewise.
+        seconds: Time of the fit, preprocessing and validation included.
+        best_epoch: The epoch (from 0) or number of trees that was kept, if any.
+        n_parameters: Trained numbers, where that can be said.
+        hardware: Where it ran.
+        workers: Runs that shared the hardware, in processes of their own or as one.
+        versions: Of tabr, torch and python.
+        threads: Threads of the run; None is all cores.
+    """
+
+    benchmark: str
+    task: str
+    method: str
+    split: int
+    seed: int
+    params: dict[str, Any]
+    test: float
+    val: float
+    seconds: float
+    best_epoch: int | None
+    n_parameters: int | None
+    hardware: str
+    workers: int
+    versions: dict[str, str]
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a method said of the rows that decide: values, or probabilities.
+
+    Attributes:
+        val: Of the validation rows, (n,) or (n, classes).
+        test: Of the test rows, likewise.
+        classes: Labels of the columns; None for values.
+    """
+
+    val: NDArray[np.float64]
+    test: NDArray[np.float64]
+    classes: NDArray[Any] | None
+
+    def scores(self, task: Task, parts: SplitTable) -> tuple[float, float]:
+        """Return the scores of the validation and the test rows, in published units."""
+        val = score(task, parts.val.y, self.val, self.classes)
+        return val, score(task, parts.test.y, self.test, self.classes)
+
+
+def score(
+    task: Task,
+    y: NDArray[Any],
+    said: NDArray[np.float64],
+    classes: NDArray[Any] | None,
+) -> float:
+    """Return the score of values or probabilities, in the unit of the published one."""
+    if classes is None:
+        return rmse(y, said) / task.scale
+    return float(np.mean(classes[said.argmax(1)] == y))
+
+
+def time_of_a_fit(runs: Iterable[tuple[float, int]]) -> tuple[float, int]:
+    """Return mean seconds, and how many runs shared the hardware meanwhile.
+
+    Runs come as their seconds and `workers`. They slow one another down: those count
+    that shared it with the fewest others.
+    """
+    known = list(runs)
+    fewest = min(workers for _, workers in known)
+    timed = [seconds for seconds, workers in known if workers == fewest]
+    return math.fsum(timed) / len(timed), fewest
+
+
+def result_path(out: Path, task: Task, seed: int, plan: Plan = DEFAULT_PLAN) -> Path:
+    """Return the file of a run; the run is done if and only if it exists."""
+    folder = out / task.benchmark / task.name / plan.name
+    return folder / f"split-{task.split}-seed-{seed}.json"
+
+
+def write(result: Result, path: Path) -> None:
+    """Write a result, whole or not at all."""
+    text = json.dumps(dataclasses.asdict(result), indent=1, allow_nan=False)
+    write_bytes(path, (text + "\n").encode())
+
+
+def read(path: Path) -> Result:
+    """Read what `write` wrote."""
+    return Result(**json.loads(path.read_text("utf-8")))
+
+
+def write_predictions(said: Predictions, path: Path) -> None:
+    """Write predictions beside the result at path, whole or not at all."""
+    arrays = {"val": said.val, "test": said.test}
+    if said.classes is not None:
+        labels = said.classes
+        arrays["classes"] = labels.astype(str) if labels.dtype == object else labels
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **arrays)
+    write_bytes(path.with_suffix(".npz"), content.getvalue())
+
+
+def read_predictions(path: Path) -> Predictions:
+    """Read what `write_predictions` wrote beside the result at path."""
+    with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
+        return Predictions(arrays["val"], arrays["test"], arrays.get("classes"))

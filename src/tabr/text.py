@@ -1,0 +1,182 @@
+"""Values as people read them, as Markdown has them, and as JSON has them."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+LONGEST = 40  # characters of a cell or a name
+ABSENT = "-"  # where there is no value
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """Write a measured number with a few digits, a count with all of them.
+
+    >>> number(0.123456), number(1234567), number(20640.4), number(44.861, 3)
+    ('0.1235', '1,234,567', '20,640', '44.9')
+    """
+    if value is None or pd.isna(value):
+        return ABSENT
+    if isinstance(value, int | np.integer):
+        return f"{int(value):,}"
+    size = abs(float(value))
+    if 1e4 <= size < 1e15:
+        return f"{float(value):,.0f}"
+    return f"{float(value):.{digits}g}"
+
+
+def score(value: float) -> str:
+    """Write a score: four digits, and no more than four decimals.
+
+    >>> score(0.45571), score(-0.004029), score(31297.4)
+    ('0.4557', '-0.004', '31,297')
+    """
+    return number(value if abs(value) < 1e-3 else round(value, 4))
+
+
+def decimals_of(values: Floats) -> int:
+    """Return how many decimals tell values apart: whole numbers need none.
+
+    >>> decimals_of(np.array([1.5, 3.25, 8.0])), decimals_of(np.array([20.0, 30.0]))
+    (2, 0)
+    """
+    values = values[np.isfinite(values)]
+    if not len(values) or not np.any(values % 1):
+        return 0
+    spread = float(values.std()) or float(np.abs(values).max())
+    return int(np.clip(2 - np.floor(np.log10(spread)), 0, 8))
+
+
+def fixed(value: float, decimals: int) -> str:
+    """Write a number with so many decimals; huge and tiny ones as powers of ten."""
+    if np.isnan(value):
+        return ABSENT
+    text = f"{value:.{decimals}f}"
+    return text if len(text) <= 14 else f"{value:.4g}"
+
+
+def percent(share: float, decimals: int | None = None) -> str:
+    """Write a share; tiny and almost full ones keep a digit more.
+
+    >>> percent(0.5), percent(0.004), percent(0.9951), percent(0.0)
+    ('50%', '0.4%', '99.5%', '0%')
+    """
+    if np.isnan(share):
+        return ABSENT
+    if decimals is None:
+        decimals = 0 if share in (0, 1) or 0.1 <= share < 0.95 else 1
+    return f"{100 * share:.{decimals}f}%"
+
+
+def cell(value: Any) -> str:
+    """Write one value of a table, shortly.
+
+    >>> cell(37.880001), cell(1987), cell(None), cell("x" * 50)[-3:]
+    ('37.88', '1987', '-', 'xx…')
+    """
+    if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
+        return ABSENT
+    if isinstance(value, float | np.floating):
+        size = abs(float(value))
+        if float(value).is_integer() and size < 1e6:
+            return f"{float(value):.0f}"
+        return f"{float(value):.0f}" if 1e5 <= size < 1e15 else f"{float(value):.5g}"
+    return short(str(value).removesuffix(" 00:00:00"))  # of a date
+
+
+def short(text: str, longest: int = LONGEST) -> str:
+    """Cut a text that would be too long for its place."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def size_of(n_bytes: int) -> str:
+    """Write the size of a file.
+
+    >>> size_of(1_530_000), size_of(800)
+    ('1.5 MB', '0.8 kB')
+    """
+    size = n_bytes / 1000
+    return f"{size:.1f} kB" if size < 1000 else f"{size / 1000:.1f} MB"
+
+
+def duration(seconds: float) -> str:
+    """Write a time as people say it.
+
+    >>> duration(48.2), duration(600), duration(9000)
+    ('48 s', '10 min', '2.5 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+# --- Markdown -------------------------------------------------------------------
+
+
+def markdown_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], align: str = ""
+) -> str:
+    """Return a table in Markdown, without a line break at the end.
+
+    A letter of `align` is for each column: "l" for the left, "r" for the right; what
+    is missing is left.
+
+    >>> print(markdown_table(["set", "score"], [["adult", "0.86"]], "lr"))
+    | set | score |
+    | --- | ---: |
+    | adult | 0.86 |
+    """
+    sides = align.ljust(len(header), "l")
+    rule = ["---:" if side == "r" else "---" for side in sides]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
+
+
+# --- JSON -----------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """Return a cell as JSON has it; None if it is missing or not finite.
+
+    >>> plain(np.float64(1.5)), plain(np.nan), plain(pd.Timestamp("2024-05-31"))
+    (1.5, None, '2024-05-31T00:00:00')
+    """
+    if isinstance(value, np.float32):
+        value = float(str(value))  # as short as it was written
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or value is pd.NaT or value is pd.NA:
+        return None
+    if isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, datetime.datetime | datetime.date):
+        return value.isoformat()
+    return str(value)
+
+
+def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return a table as rows of plain values."""
+    names = [str(name) for name in frame.columns]
+    columns = [plain_list(frame[name]) for name in frame.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def plain_list(values: Iterable[Any]) -> list[Any]:
+    """Return values as JSON has them.
+
+    >>> plain_list(np.array([0.1, np.nan], dtype=np.float32))
+    [0.1, None]
+    """
+    if getattr(values, "dtype", None) == np.float32:
+        return [plain(value) for value in np.asarray(values)]
+    plain_values = values.tolist() if hasattr(values, "tolist") else values
+    return [plain(value) for value in plain_values]

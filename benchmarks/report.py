@@ -25,7 +25,6 @@ _COMMANDS = {  # what to run where a result is missing
     "curve": "curve --device cuda",
     "freeze": "freeze --device cuda",
     "search": "search --device cuda",
-    "recall": "recall --data FOLDER",
     "predict": "predict",
     "memory": "memory",
     "train": "train --data FOLDER --device cuda",
@@ -170,31 +169,6 @@ def search_block(record: Record) -> str:
     return table(header, rows, 1)
 
 
-def recall_block(record: Record) -> str:
-    def start(fact: Record) -> list[str]:
-        bins = "exact" if fact["bins"] is None else f"{fact['bins']:,}"
-        return ["none" if fact["target"] is None else f"{fact['target']:g}", bins]
-
-    rows = [
-        [size_name(size), *start(fact), f"{fact['recall']:.4f}", number(fact["ms"])]
-        for size in record["sizes"]
-        for fact in size["targets"]
-    ]
-    header = ["candidates x inputs, batch", "target", "bins", "recall", "search, ms"]
-    text = table(header, rows, 1)
-    fits = record["california"]
-    rows = [
-        [*start(fact), number(fact["seconds"]), f"{fact['test']:.4f}"]
-        for fact in fits["targets"]
-    ]
-    header = ["target", "bins", "fit, s", "test RMSE"]
-    epochs, m = max(fact["epochs"] for fact in fits["targets"]), fits["context_size"]
-    return (
-        f"{text}\n\nCalifornia, {fits['rows']:,} rows, {m} neighbours, {epochs} epochs,"
-        f" the same seed:\n\n{table(header, rows, 0)}"
-    )
-
-
 def predict_block(record: Record) -> str:
     header = ["candidates x features", "one row, ms (median)", "95 % of rows, ms"]
     header += ["rows at once", "rows a second"]
@@ -251,7 +225,6 @@ BLOCKS: Mapping[str, Callable[[Record], str]] = {
     "curve": curve_block,
     "freeze": freeze_block,
     "search": search_block,
-    "recall": recall_block,
     "predict": predict_block,
     "memory": memory_block,
     "train": train_block,

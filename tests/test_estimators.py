@@ -398,11 +398,6 @@ def test_verbose_shows_progress(capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        (
-            {"recall_target": 0},
-            "`0 < recall_target <= 1` must hold, however: recall_target=0",
-        ),
-        ({"recall_target": 1.5}, "`0 < recall_target <= 1` must hold"),
         ({"n_members": 0}, "`n_members >= 1` must hold, however: n_members=0"),
         ({"context_size": 0}, "`context_size >= 1`"),
         ({"width": -1}, "`width > 0`"),

@@ -7,6 +7,7 @@ import os
 import pickle
 import struct
 import zipfile
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 
@@ -748,11 +749,14 @@ OLD = Path(__file__).parent / "data" / "models-0.1.0"
 SAID = json.loads((OLD / "expected.json").read_text("utf-8"))
 
 
-@pytest.mark.filterwarnings("ignore:.*recall_target")
 @pytest.mark.parametrize("name", SAID)
 def test_a_file_of_the_first_version_predicts_what_it_predicted(name: str):
     rows = pd.read_json(OLD / "rows.json", orient="table")
-    model, said = load_model(OLD / f"{name}.tabr", device="cpu"), SAID[name]
+    said, says = SAID[name], nullcontext()
+    if name == "numbers-embedded":  # was saved with recall_target=0.9
+        says = pytest.warns(UserWarning, match="recall_target was set .* are exact")
+    with says:
+        model = load_model(OLD / f"{name}.tabr", device="cpu")
     assert len(model.candidates_) == said["n_candidates"]
     assert model.target_name_ == said["target_name"]
     table = model.neighbors(rows)

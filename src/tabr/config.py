@@ -181,8 +181,6 @@ class TrainingConfig:
         patience: Stop after more than this many epochs without a better score.
         freeze_after: Freeze each row's context after this many epochs; None never.
         record_context: Record how much contexts change from epoch to epoch.
-        recall_target: Share of the true neighbours that a search should find on
-            average; None finds all.
         time_limit: Seconds after which no new epoch is begun; None sets no limit.
         mode: "paper" decays every parameter, as the published runs did; "fixed"
             spares biases, normalisations and label embeddings.
@@ -195,7 +193,6 @@ class TrainingConfig:
     patience: int = 16
     freeze_after: int | None = None
     record_context: bool = False
-    recall_target: float | None = None
     time_limit: float | None = None
     mode: Mode = "fixed"
 
@@ -211,11 +208,6 @@ class TrainingConfig:
         _check(
             self.max_epochs is None or self.max_epochs > 0,
             f"`max_epochs > 0` must hold, however: max_epochs={self.max_epochs!r}",
-        )
-        share = self.recall_target
-        _check(
-            share is None or 0 < share <= 1,
-            f"`0 < recall_target <= 1` must hold, however: recall_target={share!r}",
         )
         _check(
             self.time_limit is None or self.time_limit > 0,

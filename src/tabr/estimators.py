@@ -69,7 +69,6 @@ class _TabR(FittedModel, BaseEstimator):
         patience: int = 16,
         freeze_after: int | None = None,
         record_context: bool = False,
-        recall_target: float | None = None,
         time_limit: float | None = None,
         retrieval: str | RetrievalConfig = "step-4",
         normalization: Literal["quantile", "standard", "none"] = "quantile",
@@ -100,7 +99,6 @@ class _TabR(FittedModel, BaseEstimator):
         self.patience = patience
         self.freeze_after = freeze_after
         self.record_context = record_context
-        self.recall_target = recall_target
         self.time_limit = time_limit
         self.retrieval = retrieval
         self.normalization = normalization
@@ -249,7 +247,6 @@ class _TabR(FittedModel, BaseEstimator):
             patience=self.patience,
             freeze_after=self.freeze_after,
             record_context=self.record_context,
-            recall_target=self.recall_target,
             time_limit=self.time_limit,
             mode=self.mode,
         )
@@ -398,10 +395,6 @@ For each row the model retrieves the most similar training rows under a metric t
         record_context: Record in `history_` how much the neighbours of training rows
             change from epoch to epoch (the paper's Delta-context): 0 not at all, 1
             altogether. It searches once more after each epoch.
-        recall_target: Share of the true neighbours that a search should find on
-            average, in training and in prediction; None finds all. On CPUs it saved
-            nothing worth having so far (docs/speed.md). On a GPU with Triton, whose
-            exact search costs no more, and in small tables all are found.
         time_limit: Seconds after which a member's training ends; None sets no limit.
         retrieval: A step of the paper's design ("step-0" to "step-4"), the name of an
             ablation, or a `RetrievalConfig`.

@@ -58,7 +58,6 @@ class FittedModel:
             frame,
             self.preprocessor_.arrays(frame),
             self.context_size,  # type: ignore[attr-defined]
-            self.recall_target,  # type: ignore[attr-defined]
             None if plan is None else plan.rows_at_a_time,
             effects=effects,
         )

@@ -35,7 +35,7 @@ from torch.overrides import TorchFunctionMode
 from tabr import __version__
 from tabr.candidates.candidate_set import CandidateSet
 from tabr.candidates.rules import Rule, Where, pack_rule, unpack_rule
-from tabr.config import EmbeddingConfig, RetrievalConfig, TrainingConfig, network_config
+from tabr.config import EmbeddingConfig, RetrievalConfig, network_config
 from tabr.device.devices import choose_device
 from tabr.errors import ModelFileError
 from tabr.network.rows import Rows
@@ -53,6 +53,7 @@ Arrays = dict[str, NDArray[Any]]
 Model = TypeVar("Model")
 
 _FORMAT = 1
+_FORGOTTEN = {"recall_target"}  # parameters that older files may hold
 _HEADER, _TENSORS, _COLUMNS = "model.json", "tensors.safetensors", "candidates.parquet"
 _MOST_BYTES_OF_CLASSES = 1 << 28
 _TRIED_ROWS = 1000  # candidates that a preprocessor is tried with
@@ -170,7 +171,8 @@ def _unzip(file: BinaryIO, classes: Mapping[str, type]) -> tuple[dict[str, Any],
     _check(number <= _FORMAT, f"its format is {number}, beyond {here}", update)
     other = f"it holds a {name:.50}, however {' or '.join(classes)} came"
     _check(name in classes, other, f"load it as {name:.50}")
-    new = sorted(header["params"].keys() - inspect.signature(classes[name]).parameters)
+    known = inspect.signature(classes[name]).parameters
+    new = sorted(header["params"].keys() - known - _FORGOTTEN)
     _check(not new, f"it has parameters beyond {here}: {new[:3]}", update)
     contents = {name: archive.read(name) for name in (_TENSORS, _COLUMNS)}
     for name, content in contents.items():
@@ -243,10 +245,16 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
     """Return the model on the CPU."""
     header, contents = _unzip(file, classes)
     params = {name: unpack_param(value) for name, value in header["params"].items()}
+    for name in _FORGOTTEN & params.keys():
+        if params.pop(name) is not None:
+            warnings.warn(
+                f"{name} was set when the model was saved, and is no longer known: all"
+                " searches are exact",
+                stacklevel=5,
+            )
     model: Any = classes[header["estimator"]](**params, device=device)
     size = model.context_size
     _check(type(size) is int and size > 0, f"its context_size is {size!r:.20}")
-    TrainingConfig(recall_target=model.recall_target)  # refuses what is no share
     tensors = safetensors.load(contents[_TENSORS])
 
     def group(name: str) -> Arrays:

@@ -18,7 +18,6 @@ from benchmarks import (
     freeze,
     memory,
     predict,
-    recall,
     search,
     step,
     timing,
@@ -177,21 +176,6 @@ def test_train_fits_twice_and_then_five_members(tmp_path: Path) -> None:
     assert "covtype" not in record
     covtype = written(out, "covtype", by="train", beside="train")
     assert 0 <= covtype["first"]["test"] <= 1
-
-
-def test_recall_tells_what_a_target_saves_and_costs(tmp_path: Path) -> None:
-    data, out = tmp_path / "data", tmp_path / "out"
-    data.mkdir()
-    write_table(data, "california", np.random.default_rng(1).random(60))
-    options = ["--sizes", SMALL, "40000x3x20", "--repeat", "1", "--max-epochs", "1"]
-    recall.main([*options, "--data", str(data), "--out", str(out)])
-    record = written(out, "recall")
-    few, many = ({t["target"]: t for t in s["targets"]} for s in record["sizes"])
-    assert all(fact["bins"] is None for fact in few.values())
-    assert many[None]["recall"] == many[0.99]["recall"] == 1
-    assert many[0.9]["bins"] < many[0.95]["bins"]
-    assert 0.85 < many[0.9]["recall"] < 1
-    assert len({fact["test"] for fact in record["california"]["targets"]}) == 1
 
 
 def test_sizes_are_read_and_refused() -> None:

@@ -64,23 +64,6 @@ RESULTS: dict[str, dict[str, Any]] = {
             }
         ],
     },
-    "recall": {
-        "m": 96,
-        "sizes": [
-            {
-                **SIZE,
-                "targets": [
-                    {"target": None, "bins": None, "recall": 1.0, "ms": 80.0},
-                    {"target": 0.95, "bins": 911, "recall": 0.9512, "ms": 60.0},
-                ],
-            }
-        ],
-        "california": {
-            "rows": 13_209,
-            "context_size": 32,
-            "targets": [{**FIT, "target": 0.9, "bins": 257}],
-        },
-    },
     "predict": {
         "candidates": 100_000,
         "features": 50,
@@ -144,9 +127,6 @@ def test_page_has_every_figure_and_keeps_its_words(tmp_path: Path) -> None:
         "| 100,000 x 50 | 3.21 | 4.32 | 10,000 | 5,000 |",
         "| add 10,000 of 1,000,000 candidates | 0.051 s |",
         "| explain one row, 100,000 candidates | 36.1 ms |",
-        "| 12,345 x 8, 256 | none | exact | 1.0000 | 80.0 |",
-        "| 12,345 x 8, 256 | 0.95 | 911 | 0.9512 | 60.0 |",
-        "| 0.9 | 257 | 4.00 | 0.4061 |",
         "| california, five members, second fit | 4.00 | 50 | 0.4061 |",
         "| covtype, one model | 4.00 | 50 | 0.9751 |",
         "4.20 times one",

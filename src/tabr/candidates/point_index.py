@@ -12,7 +12,7 @@ from tabr.device.devices import has_triton
 from tabr.device.threads import one_thread
 from tabr.network.rows import Rows, take
 from tabr.network.tabr import Context, Metric, Output, TabR
-from tabr.search import Filter, Neighbors, best_of_bins, n_bins_for, top
+from tabr.search import Filter, Neighbors, top
 
 if TYPE_CHECKING:
     from tabr.search.scan import Scan
@@ -94,12 +94,10 @@ class PointIndex:
         exclude: Tensor | None = None,
         rules: Filter | None = None,
         last: Tensor | None = None,
-        recall_target: float | None = None,
     ) -> Neighbors:
         """Return the m nearest candidates of points (b, p) that the rules allow.
 
-        Neighbours that the points had before, (b, m) or -1, make it faster; so may a
-        share of neighbours that suffices. A scan stays exact, at no higher cost.
+        Neighbours that the points had before, (b, m) or -1, make it faster.
         """
         rules = self._permitted(rules, len(points))
         center = self.center.to(points)
@@ -109,13 +107,8 @@ class PointIndex:
         if self.scan is not None and plain and m <= _MOST:
             return self.scan.top(queries, m, exclude=exclude, rules=rules, last=last)
         allowed = None if rules is None else rules.allowed
-        n_bins = None
-        if self.scan is None:
-            n_bins = n_bins_for(recall_target, len(self.vectors), m)
-        data = queries, self.vectors, self.offsets, m
-        if n_bins is None:
-            return top(*data, exclude=exclude, allowed=allowed)
-        return best_of_bins(*data, n_bins, exclude=exclude, allowed=allowed)
+        candidates = self.vectors, self.offsets
+        return top(queries, *candidates, m, exclude=exclude, allowed=allowed)
 
 
 def _make_scan(vectors: Tensor) -> Scan | None:
@@ -145,7 +138,6 @@ def predict(
     rows: Rows,
     m: int,
     last: Tensor | None = None,
-    recall_target: float | None = None,
     rows_at_a_time: int | None = None,
     tagged: TaggedRows | None = None,
 ) -> tuple[Output, Neighbors]:
@@ -172,7 +164,6 @@ def predict(
                 m,
                 rules=None if tagged is None else tagged.rules(chosen),
                 last=known,
-                recall_target=recall_target,
             )
             is_there = None  # without rules everybody finds all
             if tagged is not None or index.n_removed:

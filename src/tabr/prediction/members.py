@@ -165,7 +165,6 @@ def ask_members(
     frame: pd.DataFrame,
     arrays: Arrays,
     context_size: int,
-    recall_target: float | None = None,
     rows_at_a_time: int | None = None,
     *,
     effects: bool = False,
@@ -175,7 +174,6 @@ def ask_members(
     rule = candidates.rule_index()
     how: dict[str, Any] = {
         "m": context_size,
-        "recall_target": recall_target,
         "rows_at_a_time": rows_at_a_time,
         "tagged": None if rule is None else rule.tag(frame),
     }

@@ -1,7 +1,10 @@
-"""Search: the m best candidates of each query, under a rule; exact unless asked."""
+"""Search: the m best candidates of each query, under a rule, exactly.
 
-from tabr.search.approximate import best_of_bins, n_bins_for
+In: queries, the candidates' vectors and offsets, a filter. Out: the positions of
+neighbours, best first.
+"""
+
 from tabr.search.exact import Neighbors, top
 from tabr.search.filter import Allowed, Filter
 
-__all__ = ["Allowed", "Filter", "Neighbors", "best_of_bins", "n_bins_for", "top"]
+__all__ = ["Allowed", "Filter", "Neighbors", "top"]

@@ -38,7 +38,6 @@ class Contexts:
         rows: Rows,
         labels: Tensor,
         m: int,
-        recall_target: float | None = None,
         tagged: TaggedRows | None = None,
     ) -> None:
         """Make points that no training step can change once and for all.
@@ -46,7 +45,7 @@ class Contexts:
         What a rule allows the rows comes as `tagged`.
         """
         self.network, self.rows, self.labels, self.m = network, rows, labels, m
-        self.recall_target, self.tagged = recall_target, tagged
+        self.tagged = tagged
         self.fixed: PointIndex | None = None
         if network.points_are_inputs:
             self.fixed = PointIndex(network, candidate_points(network, rows))
@@ -132,7 +131,6 @@ class Contexts:
             exclude=batch,
             rules=None if self.tagged is None else self.tagged.rules(batch),
             last=last,
-            recall_target=self.recall_target,
         )
         if self.last is not None:
             known = found.position.int() if self.everybody else remembered(found)

@@ -77,7 +77,7 @@ def fit_tabr(
         with lane:
             shape = config, n_num, n_bin, cardinalities, task, n_classes
             network = TabR(*shape).to(device)
-            contexts = Contexts(network, rows, labels, m, training.recall_target, own)
+            contexts = Contexts(network, rows, labels, m, own)
             last = no_memory(validation.n_rows, min(m, len(labels)), device)
 
         def evaluate() -> Tensor:
@@ -87,7 +87,6 @@ def fit_tabr(
                 validation,
                 m,
                 last,
-                training.recall_target,
                 rows_at_a_time,
                 others,
             )

@@ -20,7 +20,8 @@ from tabr.device.cuda_graphs import Graphed, Lane
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
 from tabr.search import Neighbors
-from tabr.training.contexts import Contexts
+from tabr.tables.shape import DataShape
+from tabr.training.contexts import Contexts, TrainingRows
 from tabr.training.loop import Loss, make_step
 from tabr.training.losses import BatchLoss
 from tabr.training.optimizers import adamw
@@ -124,8 +125,9 @@ def in_tf32(make: Callable[[Table], Loss]) -> Callable[[Table], Loss]:
 def our_contexts(table: Table) -> Contexts:
     none = table.x[:, :0]
     rows = Rows(table.x, none, none.long())
-    network = TabR(NetworkConfig(), table.x.shape[1], 0, (), "regression")
-    return Contexts(network.to(table.x.device), rows, table.y, M)
+    shape = DataShape(table.x.shape[1], 0, (), "regression", 0)
+    network = TabR(NetworkConfig(), shape).to(table.x.device)
+    return Contexts(network, TrainingRows(rows, table.y), M)
 
 
 def freeze_by_chance(contexts: Contexts) -> None:
@@ -153,7 +155,7 @@ def our_search(table: Table, remember: bool = True) -> Loss:
     """Contexts alone, without gradients; on a GPU captured as in a step."""
     contexts = our_contexts(table)
     if not remember:
-        contexts.last = None
+        contexts.last.positions = None
 
     @torch.no_grad()
     def search(batch: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from tabr.candidates.point_index import PointIndex
 from tabr.config import STEPS, EmbeddingConfig, NetworkConfig
 from tabr.network.rows import Rows
 from tabr.network.tabr import Context, TabR
+from tabr.tables.shape import DataShape
 
 DESIGNS = {
     "tabr": STEPS["step-4"],
@@ -57,14 +58,14 @@ class Case:
         )
         self.rows, self.labels = self.part("train"), self.tensor("train/label")
         n_levels = self.rows.cat.max(0).values + 1 if self.rows.cat.numel() else []
-        self.network = TabR(
-            config,
+        shape = DataShape(
             self.rows.num.shape[1],
             self.rows.bin.shape[1],
             tuple(int(n) for n in n_levels),
             self.task,
             {"regression": 0, "binary": 2, "classes": 3}[self.task],
-        ).double()
+        )
+        self.network = TabR(config, shape).double()
         self.m = int(self.arrays["context_size"])
         parameters = dict(self.network.named_parameters())
         lite = "plr-lite" in kinds
@@ -92,7 +93,7 @@ class Case:
 
     def predict(self, rows: Rows, exclude: Tensor | None) -> Tensor:
         candidates = self.network.points(self.rows)
-        index = PointIndex(self.network, candidates.detach())
+        index = PointIndex(self.network, candidates.detach(), self.labels)
         neighbors = index.neighbors(self.network.points(rows), self.m, exclude)
         position, found = neighbors
         context = Context(candidates[position], self.labels[position], found)

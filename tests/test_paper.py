@@ -16,6 +16,7 @@ from tabr.candidates.point_index import PointIndex
 from tabr.config import STEPS, EmbeddingConfig, NetworkConfig, RetrievalConfig
 from tabr.network.rows import Rows
 from tabr.network.tabr import Context, TabR
+from tabr.tables.shape import DataShape
 
 M = 5
 CARDINALITIES = (3, 2)
@@ -136,13 +137,15 @@ def compare(config: NetworkConfig, task: str, n_num: int = 3) -> TabR:
         labels = torch.randint(n_classes, (23,), generator=generator)
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        network = TabR(config, n_num, 1, CARDINALITIES, task, n_classes).double()
+        network = TabR(
+            config, DataShape(n_num, 1, CARDINALITIES, task, n_classes)
+        ).double()
         for parameter in network.parameters():  # so that no bias is zero, no norm one
             torch.nn.init.normal_(parameter, 0.1, 0.5)
     network.eval()
     for rows, own in ((candidates.take(torch.tensor([4, 7])), [4, 7]), (new, None)):
         points = network.points(candidates)
-        index = PointIndex(network, points.detach())
+        index = PointIndex(network, points.detach(), labels)
         exclude = None if own is None else torch.tensor(own)
         found = index.neighbors(network.points(rows), M, exclude)
         context = Context(points[found.position], labels[found.position], found.found)
@@ -212,5 +215,5 @@ def test_wide_tables_equal_the_papers_equations(n_num: int, are_inputs: bool) ->
 def test_default_network_has_the_published_number_of_parameters() -> None:
     # TabR-S on California: 637,856 parameters, 265 of them a bias of keys that never
     # matters and is not kept here.
-    network = TabR(NetworkConfig(), 8, 0, (), "regression")
+    network = TabR(NetworkConfig(), DataShape(8, 0, (), "regression", 0))
     assert sum(p.numel() for p in network.parameters()) == 637_856 - 265

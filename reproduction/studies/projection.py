@@ -19,7 +19,8 @@ from reproduction.studies.units import Model, Record, Unit, loader, make_method
 from tabr.bench.protocol import score_of
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import Task
-from tabr.network.tabr import NumberLabel, TabR
+from tabr.network.labels import NumberLabel
+from tabr.network.tabr import TabR
 
 TABLES = ("california", "house", "diamond", "black-friday")
 N_RANDOM = 8  # directions

@@ -219,6 +219,29 @@ class TrainingConfig:
         )
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """All that makes a member, beside its data and its seed.
+
+    Attributes:
+        network: Shape of the network.
+        training: How it is trained.
+        context_size: Neighbours of a row.
+    """
+
+    network: NetworkConfig
+    training: TrainingConfig
+    context_size: int = 96
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        _check(
+            self.context_size >= 1,
+            f"`context_size >= 1` must hold, however: "
+            f"context_size={self.context_size!r}",
+        )
+
+
 def batch_size_for(n_rows: int) -> int:
     """Return the batch size that the paper's runs used at this number of rows."""
     if n_rows < 30_000:

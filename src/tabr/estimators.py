@@ -20,6 +20,7 @@ from tabr.config import (
     EmbeddingConfig,
     Mode,
     NetworkConfig,
+    Recipe,
     RetrievalConfig,
     TrainingConfig,
     batch_size_for,
@@ -31,22 +32,20 @@ from tabr.prediction.uncertainty import intervals, sets
 from tabr.tables.cells import ColumnKind
 from tabr.tables.frame import name_of
 from tabr.tables.preprocessor import Preprocessor
-from tabr.tables.samples import Sample
-from tabr.tables.targets import ClassTarget, NumberTarget
+from tabr.tables.samples import EncodedSample, Sample
+from tabr.tables.targets import ClassTarget, NumberTarget, Target
 
 # Torch is imported by the first `fit` or `load`: with it, importing an estimator would
 # take twice as long.
 if TYPE_CHECKING:
     from tabr.training.loop import History
-    from tabr.training.memory_plan import MemoryPlan
 
 
 class _TabR(FittedModel, BaseEstimator):
     """What classifier and regressor share: everything but the target."""
 
-    _target: ClassVar[type[NumberTarget] | type[ClassTarget]]
+    _target: ClassVar[type[Target]]
 
-    memory_plan_: MemoryPlan
     n_features_in_: int
     feature_names_in_: NDArray[Any]
     target_name_: str | None
@@ -55,21 +54,21 @@ class _TabR(FittedModel, BaseEstimator):
         self,
         *,
         n_members: int = 1,
-        context_size: int = 96,
-        width: int = 265,
-        encoder_blocks: int = 0,
-        predictor_blocks: int = 1,
+        context_size: int = Recipe.context_size,
+        width: int = NetworkConfig.width,
+        encoder_blocks: int = NetworkConfig.encoder_blocks,
+        predictor_blocks: int = NetworkConfig.predictor_blocks,
         embedding: str | EmbeddingConfig | None = None,
-        dropout: float = 0.38852797479169876,
-        context_dropout: float = 0.38920071545944357,
-        learning_rate: float = 0.0003121273641315169,
-        weight_decay: float = 1.2260352006404615e-06,
+        dropout: float = NetworkConfig.dropout,
+        context_dropout: float = NetworkConfig.context_dropout,
+        learning_rate: float = TrainingConfig.learning_rate,
+        weight_decay: float = TrainingConfig.weight_decay,
         batch_size: int | None = None,
-        max_epochs: int | None = None,
-        patience: int = 16,
-        freeze_after: int | None = None,
-        record_context: bool = False,
-        time_limit: float | None = None,
+        max_epochs: int | None = TrainingConfig.max_epochs,
+        patience: int = TrainingConfig.patience,
+        freeze_after: int | None = TrainingConfig.freeze_after,
+        record_context: bool = TrainingConfig.record_context,
+        time_limit: float | None = TrainingConfig.time_limit,
         retrieval: str | RetrievalConfig = "step-4",
         normalization: Literal["quantile", "standard", "none"] = "quantile",
         column_kinds: Mapping[str, ColumnKind] | None = None,
@@ -78,7 +77,7 @@ class _TabR(FittedModel, BaseEstimator):
         refit_candidates: bool = False,
         validation_fraction: float = 0.2,
         scoring: Scoring | None = None,
-        mode: Mode = "fixed",
+        mode: Mode = TrainingConfig.mode,
         device: str | None = None,
         memory_limit: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -139,78 +138,73 @@ class _TabR(FittedModel, BaseEstimator):
                 was.
         """
         from tabr.device.devices import choose_device
-        from tabr.prediction.members import fit_members, join_held_out
+        from tabr.training.members import FitOptions, fit_members
 
         network = self._network_config()
         check_rule(self.candidates)
-        device = choose_device(self.device)
+        device, name = choose_device(self.device), type(self).__name__
         seeds = _seeds(self.random_state, self.n_members)
-        name = type(self).__name__
         sample = Sample.read(X, y, sample_weight, self._target, name)
         target = self._target().fit(sample.y)
-        if eval_set is None:
-            codes = target.encode(sample.y) if isinstance(target, ClassTarget) else None
-            train, held_out = sample.hold_out(
-                self.validation_fraction,
-                codes,
-                seeds[0],
-                split_by(self.candidates, sample.frame),
-            )
-            if isinstance(target, NumberTarget):
-                target = target.fit(train.y)  # standardised by training rows alone
-        else:
-            train = sample
-            held_out = Sample.read(*eval_set, None, self._target, name)
-            # Ids are positions in the table of fit, then in that of eval_set.
-            first = int(sample.ids.max()) + 1
-            held_out = replace(held_out, ids=held_out.ids + first)
-            target.encode(held_out.y)  # refuses labels that training does not have
-        preprocessor = self._preprocessor()
-        _check_ignored(preprocessor.ignore, list(sample.frame.columns))
-        preprocessor.fit(train.frame)
-        matched = preprocessor.match(held_out.frame, caller=name)
-        held_out = replace(held_out, frame=matched)
-        validation = preprocessor.transform(matched, caller=name)
-        classes = target.classes if isinstance(target, ClassTarget) else None
-        members, candidates, plan = fit_members(
-            network,
-            self._training_config(len(train.ids)),
-            target,
-            train,
-            preprocessor.transform(train.frame, caller=name),
-            held_out,
-            validation,
-            preprocessor.cardinalities,
-            self.context_size,
-            make_score(self.scoring, held_out.frame, held_out.y, classes),
-            rule=self.candidates,
-            seeds=seeds,
-            device=device,
-            memory_limit=self.memory_limit,
-            verbose=self.verbose,
-            on_epoch=on_epoch,
-        )
+        train, held_out = self._split(sample, eval_set, target, seeds[0])
+        target = target.scaled_by(train.y)
+        recipe = Recipe(network, self._training_config(len(train)), self.context_size)
+        preprocessor = self._preprocessor(list(sample.frame.columns))
+        arrays = preprocessor.fit_transform(train.frame)
+        learned = EncodedSample(train, arrays, target.encode(train.y))
+        rows = preprocessor.encode(held_out.frame, caller=name)
+        held_out = replace(held_out, frame=rows.frame)
+        validation = EncodedSample(held_out, rows.arrays, target.encode(held_out.y))
         fitted = copy.copy(self)
-        fitted.members_, fitted.candidates_ = members, candidates
-        fitted.memory_plan_ = plan
+        fitted.members_, fitted.candidates_, fitted.memory_plan_ = fit_members(
+            recipe,
+            preprocessor.shape(target),
+            target,
+            learned,
+            validation,
+            make_score(self.scoring, held_out.frame, held_out.y, target.classes),
+            self.candidates,
+            FitOptions(seeds, device, self.memory_limit, self.verbose, on_epoch),
+        )
         fitted.preprocessor_, fitted.target_ = preprocessor, target
-        fitted._calibrate(held_out.frame, held_out.y)
+        fitted._calibrate(rows, held_out.y)
         if self.refit_candidates:
-            joined = join_held_out(candidates, held_out, validation, target)
-            fitted.candidates_ = joined
+            fitted.candidates_ = fitted.candidates_.joined(validation)
         # All went well: only now the estimator changes.
         self.__dict__.update(fitted.__dict__)
+        self._keep_names(X, y)
         self.n_features_in_ = sample.frame.shape[1]
+        return self
+
+    def _split(
+        self,
+        sample: Sample,
+        eval_set: tuple[Any, Any] | None,
+        target: Target,
+        seed: int,
+    ) -> tuple[Sample, Sample]:
+        """Return the rows to learn from and those to stop early by."""
+        if eval_set is None:
+            strata = target.strata(sample.y)
+            split = split_by(self.candidates, sample.frame)
+            return sample.hold_out(self.validation_fraction, strata, seed, split)
+        held_out = Sample.read(*eval_set, None, self._target, type(self).__name__)
+        target.encode(held_out.y)  # refuses labels that training does not have
+        # Ids are positions in the table of fit, then in that of eval_set.
+        first = int(sample.ids.max()) + 1
+        return sample, replace(held_out, ids=held_out.ids + first)
+
+    def _keep_names(self, X: Any, y: Any) -> None:
+        """Keep the names of the target and, if all are texts, of the columns."""
         self.target_name_ = name_of(y)
         names = getattr(X, "columns", None)
         if names is not None and all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.asarray(list(names), dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        return self
 
     def _network_config(self) -> NetworkConfig:
-        for name in ("n_members", "context_size", "memory_limit"):
+        for name in ("n_members", "memory_limit"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ParameterError(
@@ -251,7 +245,14 @@ class _TabR(FittedModel, BaseEstimator):
             mode=self.mode,
         )
 
-    def _preprocessor(self) -> Preprocessor:
+    def _preprocessor(self, columns: list[str]) -> Preprocessor:
+        ignored = [self.ignore] if isinstance(self.ignore, str) else self.ignore
+        absent = [str(name) for name in ignored if str(name) not in columns]
+        if absent:  # most likely they are misspelt
+            raise DataError(
+                f"ignore must name columns of the table, however it names {absent}: the"
+                f" columns are {columns}"
+            )
         published = self.mode == "paper" and self.normalization == "quantile"
         return Preprocessor(
             normalization="published-quantile" if published else self.normalization,
@@ -280,7 +281,7 @@ class _TabR(FittedModel, BaseEstimator):
         return load(path, cls, device)
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn which tables are welcome."""
+        """Return what scikit-learn may know: which tables are welcome."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.string = True
@@ -306,7 +307,7 @@ class TabRRegressor(RegressorMixin, _TabR):
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return a value for each row of X, in the units of y."""
-        return self._decoded(X)
+        return self._predictions(X)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> NDArray[np.float64]:
         """Return ends (rows, 2) that hold the truth in a share `coverage` of rows.
@@ -314,8 +315,8 @@ class TabRRegressor(RegressorMixin, _TabR):
         Of rows like those that were held out, or that `calibrate` was given. Intervals
         are short where the labels of neighbours agree.
         """
-        prediction, table, labels = self.signals(X)
-        return intervals(self.calibration_, coverage, prediction, table, labels)
+        signals = self.signals(X)  # refuses a model that is not fitted
+        return intervals(self.calibration_, coverage, signals)
 
 
 class TabRClassifier(ClassifierMixin, _TabR):
@@ -337,17 +338,18 @@ class TabRClassifier(ClassifierMixin, _TabR):
     def classes_(self) -> NDArray[Any]:
         """The classes, in the order of the columns of `predict_proba`."""
         check_is_fitted(self, "members_")
-        classes: NDArray[Any] = self.target_.classes  # type: ignore[union-attr]
+        classes = self.target_.classes
+        assert classes is not None
         return classes
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest class of each row of X."""
-        probabilities = self._decoded(X)
-        return self.target_.decode(probabilities)
+        probabilities = self._predictions(X)  # refuses a model that is not fitted
+        return self.target_.answers(probabilities)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, (rows, classes)."""
-        return self._decoded(X)
+        return self._predictions(X)
 
     def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
         """Return sets of classes that hold the truth in a share `coverage` of rows.
@@ -355,7 +357,8 @@ class TabRClassifier(ClassifierMixin, _TabR):
         Of rows like those that were held out, or that `calibrate` was given. The result
         is (rows, classes), in the order of `classes_`.
         """
-        return sets(self.calibration_, coverage, self._decoded(X))
+        probabilities = self._predictions(X)  # refuses a model that is not fitted
+        return sets(self.calibration_, coverage, probabilities)
 
 
 def load_model(
@@ -423,16 +426,6 @@ For each row the model retrieves the most similar training rows under a metric t
 for _estimator in (TabRRegressor, TabRClassifier):
     assert _estimator.__doc__ is not None
     _estimator.__doc__ = _estimator.__doc__.replace("{parameters}", _PARAMETERS)
-
-
-def _check_ignored(names: Sequence[str], columns: list[str]) -> None:
-    """Refuse columns that are not there: most likely they are misspelt."""
-    absent = [name for name in names if name not in columns]
-    if absent:
-        raise DataError(
-            f"ignore must name columns of the table, however it names {absent}: the"
-            f" columns are {columns}"
-        )
 
 
 def _seeds(random_state: int | np.random.RandomState | None, n: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What a fitted model answers, and how its memory changes."""
+"""What a fitted model answers, and how its candidates change."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from tabr.candidates.rules import Rule, check_rule
 from tabr.prediction.explanation import Explanation, NeighborTable
-from tabr.prediction.uncertainty import (
-    MOST_ROWS,
-    Calibration,
-    calibrate_classes,
-    calibrate_numbers,
-)
+from tabr.prediction.uncertainty import MOST_ROWS, Calibration, Signals, calibrate
 from tabr.tables.frame import to_frame
-from tabr.tables.preprocessor import Preprocessor
-from tabr.tables.targets import ClassTarget, NumberTarget
+from tabr.tables.preprocessor import EncodedRows, Preprocessor
+from tabr.tables.targets import Target
 
 if TYPE_CHECKING:
     from tabr.candidates.candidate_set import CandidateSet
-    from tabr.prediction.members import Member, MemberOutput
+    from tabr.prediction.members import MemberOutput
+    from tabr.training.fit import Member
+    from tabr.training.memory_plan import MemoryPlan
 
 _updating = Lock()  # one change at a time; predictions need not wait
 
@@ -35,42 +32,45 @@ class FittedModel:
     candidates_: CandidateSet
     members_: list[Member]
     preprocessor_: Preprocessor
-    target_: NumberTarget | ClassTarget
+    target_: Target
     calibration_: Calibration
+    memory_plan_: MemoryPlan | None
+    context_size: int
+
+    # --- a row's way to a prediction --------------------------------------------
+
+    def _encode(self, X: Any) -> EncodedRows:
+        """Return any table's rows with the columns of fit, and as arrays."""
+        check_is_fitted(self, "members_")
+        return self.preprocessor_.encode(to_frame(X), caller=type(self).__name__)
 
     def _ask(
-        self, X: Any, effects: bool = False
-    ) -> tuple[pd.DataFrame, CandidateSet, list[MemberOutput]]:
-        """Return the rows of X, the candidates, and what each member says of the rows.
+        self, encoded: EncodedRows, effects: bool = False
+    ) -> tuple[CandidateSet, list[MemberOutput]]:
+        """Return the candidates, and what each member says of the rows.
 
-        The candidates are read once: who changes them meanwhile changes no answer.
+        The candidates are read once: who changes them meanwhile changes no prediction.
         """
         from tabr.prediction.members import ask_members
 
-        check_is_fitted(self, "members_")
-        name = type(self).__name__
-        frame = self.preprocessor_.match(to_frame(X), caller=name)
         candidates = self.candidates_
         plan = getattr(self, "memory_plan_", None)  # a loaded model has none
-        answers = ask_members(
-            self.members_,
+        outputs = ask_members(
+            [member.network for member in self.members_],
             candidates,
-            frame,
-            self.preprocessor_.arrays(frame),
-            self.context_size,  # type: ignore[attr-defined]
-            None if plan is None else plan.rows_at_a_time,
+            encoded,
+            self.context_size,
+            rows_at_a_time=None if plan is None else plan.rows_at_a_time,
             effects=effects,
         )
-        return frame, candidates, answers
+        return candidates, outputs
 
-    def _decoded(self, X: Any) -> NDArray[np.float64]:
-        """Return the mean of the members' predictions: values or probabilities."""
-        from tabr.prediction.members import decode
+    def _predictions(self, X: Any) -> NDArray[np.float64]:
+        """Return values (rows,) or probabilities (rows, classes)."""
+        from tabr.prediction.members import mean_prediction
 
-        _, _, answers = self._ask(X)
-        predictions = [decode(a.output.prediction, self.target_) for a in answers]
-        mean: NDArray[np.float64] = np.mean(predictions, axis=0)
-        return mean
+        _, outputs = self._ask(self._encode(X))
+        return mean_prediction(outputs, self.target_)
 
     def neighbors(self, X: Any) -> NeighborTable:
         """Return the candidates that the predictions for X come from.
@@ -82,8 +82,8 @@ class FittedModel:
         """
         from tabr.prediction.members import neighbor_table
 
-        _, candidates, answers = self._ask(X)
-        return neighbor_table(answers, candidates)
+        candidates, outputs = self._ask(self._encode(X))
+        return neighbor_table(outputs, candidates)
 
     def explain(self, X: Any) -> Explanation:
         """Return where the predictions for X come from, neighbour by neighbour.
@@ -94,24 +94,23 @@ class FittedModel:
         """
         from tabr.prediction.members import explain
 
-        frame, candidates, answers = self._ask(X, effects=True)
-        return explain(frame, candidates, answers, self.target_)
+        encoded = self._encode(X)
+        candidates, outputs = self._ask(encoded, effects=True)
+        return explain(encoded, candidates, outputs, self.target_)
 
     # --- how sure it is -------------------------------------------------------
 
-    def signals(
-        self, X: Any
-    ) -> tuple[NDArray[np.float64], NeighborTable, NDArray[Any]]:
-        """Return predictions, neighbours and their labels (rows, m), of one search.
+    def signals(self, X: Any) -> Signals:
+        """Return predictions, neighbours and their labels, of one search."""
+        return self._signals(self._encode(X))
 
-        Predictions are values (rows,) or probabilities (rows, classes).
-        """
-        from tabr.prediction.members import decode, neighbor_table
+    def _signals(self, encoded: EncodedRows) -> Signals:
+        from tabr.prediction.members import mean_prediction, neighbor_table
 
-        _, candidates, answers = self._ask(X)
-        predictions = [decode(a.output.prediction, self.target_) for a in answers]
-        table = neighbor_table(answers, candidates)
-        return np.mean(predictions, axis=0), table, candidates.y_of(table.ids)
+        candidates, outputs = self._ask(encoded)
+        table = neighbor_table(outputs, candidates)
+        predictions = mean_prediction(outputs, self.target_)
+        return Signals(predictions, table, candidates.y_of(table.ids))
 
     def calibrate(self, X: Any, y: Any) -> Self:
         """Learn from labelled rows how wrong predictions are.
@@ -119,22 +118,16 @@ class FittedModel:
         `fit` has done it with the rows it stopped early by, which flatters slightly;
         rows that nothing has seen do not.
         """
-        check_is_fitted(self, "members_")
-        name = type(self).__name__
-        frame = to_frame(X)
-        self._calibrate(frame, self.target_.read(y, n_rows=len(frame), caller=name))
+        encoded, caller = self._encode(X), type(self).__name__
+        labels = self.target_.read(y, n_rows=len(encoded), caller=caller)
+        self._calibrate(encoded, labels)
         return self
 
-    def _calibrate(self, frame: pd.DataFrame, y: NDArray[Any]) -> None:
-        if len(frame) > MOST_ROWS:
-            chosen = np.random.RandomState(0).permutation(len(frame))[:MOST_ROWS]
-            frame, y = frame.iloc[chosen], y[chosen]
-        prediction, table, labels = self.signals(frame)
-        if isinstance(self.target_, ClassTarget):
-            codes = self.target_.encode(y)
-            self.calibration_ = calibrate_classes(codes, prediction, table)
-        else:
-            self.calibration_ = calibrate_numbers(y, prediction, table, labels)
+    def _calibrate(self, encoded: EncodedRows, y: NDArray[Any]) -> None:
+        if len(encoded) > MOST_ROWS:
+            chosen = np.random.RandomState(0).permutation(len(encoded))[:MOST_ROWS]
+            encoded, y = encoded.take(chosen), y[chosen]
+        self.calibration_ = calibrate(self._signals(encoded), y, self.target_)
 
     def typicality(self, X: Any) -> NDArray[np.float64]:
         """Return for each row the share of held-out rows that are at least as far.
@@ -144,7 +137,7 @@ class FittedModel:
         """
         return self.calibration_.typicality(self.neighbors(X))
 
-    # --- the living memory ----------------------------------------------------
+    # --- changes of the candidates --------------------------------------------
 
     def add_candidates(self, X: Any, y: Any) -> NDArray[np.int64]:
         """Add labelled rows to the candidates; nothing is trained again.
@@ -158,16 +151,11 @@ class FittedModel:
         Returns:
             Ids (n,) of the new candidates, which stay theirs.
         """
-        from tabr.prediction.members import prepare
-
-        check_is_fitted(self, "members_")
-        name = type(self).__name__
-        frame = self.preprocessor_.match(to_frame(X), caller=name)
-        labels = self.target_.read(y, n_rows=len(frame), caller=name)
-        rows, codes = prepare(frame, labels, self.preprocessor_, self.target_)
+        encoded, caller = self._encode(X), type(self).__name__
+        labels = self.target_.read(y, n_rows=len(encoded), caller=caller)
+        codes = self.target_.encode(labels)
         with _updating:
-            candidates, ids = self.candidates_.added(frame, labels, rows, codes)
-            self.candidates_ = candidates
+            self.candidates_, ids = self.candidates_.added(encoded, labels, codes)
         return ids
 
     def remove_candidates(self, ids: Any) -> None:
@@ -178,12 +166,10 @@ class FittedModel:
 
     def relabel_candidates(self, ids: Any, y: Any) -> None:
         """Give candidates other labels y (k,), in the order of the ids."""
-        from tabr.prediction.members import encode
-
         check_is_fitted(self, "members_")
-        n = np.size(ids)
-        labels = self.target_.read(y, n_rows=n, caller=type(self).__name__)
-        codes = encode(labels, self.target_)
+        caller = type(self).__name__
+        labels = self.target_.read(y, n_rows=np.size(ids), caller=caller)
+        codes = self.target_.encode(labels)
         with _updating:
             self.candidates_ = self.candidates_.relabelled(ids, labels, codes)
 
@@ -200,7 +186,7 @@ class FittedModel:
     @property
     def history_(self) -> pd.DataFrame:
         """What happened in training: a line for each member and epoch."""
-        from tabr.prediction.members import history_table
+        from tabr.training.members import history_table
 
         check_is_fitted(self, "members_")
         return history_table(self.members_)

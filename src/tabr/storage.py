@@ -40,12 +40,13 @@ from tabr.device.devices import choose_device
 from tabr.errors import ModelFileError
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
-from tabr.prediction.members import Member, Target
 from tabr.prediction.uncertainty import Calibration
 from tabr.tables.files import draft_of
 from tabr.tables.parquet import from_parquet, to_parquet
 from tabr.tables.preprocessor import Preprocessor
-from tabr.tables.targets import ClassTarget, NumberTarget
+from tabr.tables.shape import DataShape
+from tabr.tables.targets import ClassTarget, NumberTarget, Target
+from tabr.training.fit import Member
 from tabr.training.loop import History, Stop
 
 AnyPath = str | os.PathLike[str]
@@ -72,7 +73,7 @@ def save(model: Any, path: AnyPath) -> None:
         for number, member in enumerate(model.members_)
     }
     of_rows = {"ids": candidates.ids, "labels": candidates.labels}
-    if isinstance(model.target_, NumberTarget):  # classes follow from labels
+    if model.target_.classes is None:  # classes follow from labels
         of_rows["y"] = candidates.y
     groups["candidates"] = candidates.rows._asdict() | of_rows
     preprocessor, groups["preprocessor"] = model.preprocessor_.state()
@@ -264,13 +265,9 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
     state, arrays = header["preprocessor"], group("preprocessor")
     preprocessor = Preprocessor.from_state(state, arrays)
     state, arrays = header["target"], group("target")
-    target: Target
-    if is_classifier(model):
-        target = _class_target(state, arrays)
-    else:
-        target = NumberTarget.from_state(state, arrays)
-        plain = type(target.mean) is type(target.std) is float
-        _check(plain, "its mean and deviation are no numbers")
+    make = _class_target if is_classifier(model) else _number_target
+    target = make(state, arrays)
+    shape = preprocessor.shape(target)
     n = len(tensors["candidates.ids"])
     frame = from_parquet(contents[_COLUMNS], header["columns"], n)
     next_id = header["next_id"]
@@ -282,7 +279,7 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
     model.members_ = []
     for number, about in enumerate(header["members"]):
         weights = {k: torch.tensor(v) for k, v in group(f"members.{number}").items()}
-        network = _network(about["network"], weights, preprocessor, target)
+        network = _network(about["network"], weights, shape)
         model.members_.append(Member(network, _history(about["history"])))
     _check(len(model.members_) > 0, "it has no network")
     model.preprocessor_, model.target_ = preprocessor, target
@@ -305,7 +302,14 @@ def _calibration(arrays: Arrays) -> Calibration:
     return Calibration(scores, distances, float(arrays["spread"][0]))
 
 
-def _class_target(state: Mapping[str, Any], arrays: Arrays) -> ClassTarget:
+def _number_target(state: Mapping[str, Any], arrays: Arrays) -> Target:
+    target = NumberTarget.from_state(state, arrays)
+    plain = type(target.mean) is type(target.scale) is float
+    _check(plain, "its mean and deviation are no numbers")
+    return target
+
+
+def _class_target(state: Mapping[str, Any], arrays: Arrays) -> Target:
     dtype = np.dtype(state["dtype"])
     n = len(state["classes"] if "classes" in state else arrays["classes"])
     fits = n > 1 and n * dtype.itemsize <= _MOST_BYTES_OF_CLASSES
@@ -332,10 +336,10 @@ def _candidates(
         "bin": ((n, preprocessor.n_bin), f32),
         "cat": ((n, len(preprocessor.cardinalities)), i64),
         "ids": ((n,), i64),
-        "labels": ((n,), i64),
+        "labels": ((n,), np.dtype(target.label_dtype)),
     }
-    if isinstance(target, NumberTarget):
-        expected |= {"labels": ((n,), f32), "y": ((n,), np.dtype(np.float64))}
+    if target.classes is None:
+        expected["y"] = ((n,), np.dtype(np.float64))
     _compare(arrays, expected)
     if n:  # raises where the preprocessor does not fit
         again = preprocessor.transform(frame.head(_TRIED_ROWS))
@@ -343,13 +347,13 @@ def _candidates(
         _compare(vars(again), {k: (v.shape, v.dtype) for k, v in start.items()})
     ids, labels = arrays["ids"].copy(), arrays["labels"]
     _check(bool((np.diff(ids) > 0).all()), "two of its candidates have one id")
-    if isinstance(target, ClassTarget):
-        known = ((labels >= 0) & (labels < target.n_classes)).all()
-        _check(bool(known), "some of its labels are no classes")
+    if target.classes is None:
+        y = arrays["y"].copy()
+    else:
+        in_range = ((labels >= 0) & (labels < target.n_classes)).all()
+        _check(bool(in_range), "some of its labels are no classes")
         texts = target.classes.dtype.kind == "U"  # short and long ones as objects
         y = (target.classes.astype(object) if texts else target.classes)[labels]
-    else:
-        y = arrays["y"].copy()
     rows = Rows(*(torch.tensor(arrays[name]) for name in Rows._fields))
     return ids, frame, y, rows, torch.tensor(labels)
 
@@ -367,21 +371,17 @@ class _WithoutMemory(TorchFunctionMode):
 
 
 def _network(
-    values: Mapping[str, Any],
-    weights: dict[str, torch.Tensor],
-    preprocessor: Preprocessor,
-    target: Target,
+    values: Mapping[str, Any], weights: dict[str, torch.Tensor], shape: DataShape
 ) -> TabR:
-    """Put a network around its weights; a false config costs no memory."""
-    config, levels = network_config(values), preprocessor.cardinalities
-    n_num, n_bin = preprocessor.n_num, preprocessor.n_bin
+    """Return a network around its weights; a false config costs no memory."""
+    config, levels = network_config(values), shape.cardinalities
     n_blocks = config.encoder_blocks + config.predictor_blocks
     _check(n_blocks <= len(weights), f"its {n_blocks} blocks are not there")
     width = weights["linear.weight"].shape[1]
     fits = all(type(n) is int and n > 0 for n in levels) and sum(levels) <= width
     _check(fits, f"its categories need more than {width} inputs")
     with _WithoutMemory():
-        network = TabR(config, n_num, n_bin, levels, target.task, target.n_classes)
+        network = TabR(config, shape)
     expected = network.state_dict().items()
     _compare(weights, {k: (tuple(t.shape), torch.float32) for k, t in expected})
     network.load_state_dict(weights, assign=True)

@@ -6,10 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.plain import PlainTabRS
-from tabr.candidates.point_index import PointIndex, predict
+from tabr.candidates.point_index import PointIndex
 from tabr.config import NetworkConfig
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
+from tabr.prediction.predict import predict
+from tabr.tables.shape import DataShape
 
 
 def rows_of(x: Tensor) -> Rows:
@@ -38,12 +40,12 @@ def test_plain_form_and_ours_agree() -> None:
     x = torch.randn(60, 3, generator=generator, dtype=torch.float64)
     y = torch.randn(60, generator=generator, dtype=torch.float64)
     config = NetworkConfig(width=8, dropout=0.0, context_dropout=0.0)
-    ours = TabR(config, 3, 0, (), "regression").double()
+    ours = TabR(config, DataShape(3, 0, (), "regression", 0)).double()
     plain = PlainTabRS(3, config).double()
     copy_weights(ours, plain)
     new, candidates, labels = x[:10], x[10:], y[10:]
-    index = PointIndex(ours, candidates)
-    output, _ = predict(index, labels, rows_of(new), 7)
+    index = PointIndex(ours, candidates, labels)
+    output, _ = predict(index, rows_of(new), 7)
     assert torch.allclose(
         plain(new, candidates, labels, 7), output.prediction.squeeze(-1), atol=1e-12
     )

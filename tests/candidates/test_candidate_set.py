@@ -11,12 +11,14 @@ import torch
 
 from tabr.candidates import candidate_set as module
 from tabr.candidates.candidate_set import CandidateSet
-from tabr.candidates.point_index import predict
 from tabr.candidates.rules import NotSameGroup
 from tabr.config import NetworkConfig
 from tabr.errors import DataError
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
+from tabr.prediction.predict import predict
+from tabr.tables.preprocessor import Arrays, EncodedRows
+from tabr.tables.shape import DataShape
 
 
 def rows_of(values: list[float]) -> Rows:
@@ -32,10 +34,14 @@ def make(n: int = 3) -> CandidateSet:
     return CandidateSet(ids, frame, y, rows_of(values), torch.tensor(values))
 
 
+def encoded(frame: pd.DataFrame, values: list[float]) -> EncodedRows:
+    return EncodedRows(frame, Arrays(*(part.numpy() for part in rows_of(values))))
+
+
 def add(old: CandidateSet, values: list[float]) -> tuple[CandidateSet, np.ndarray]:
     frame = pd.DataFrame({"a": [f"new {v}" for v in values]})
     y = np.array(values) * 10
-    return old.added(frame, y, rows_of(values), torch.tensor(values))
+    return old.added(encoded(frame, values), y, np.array(values, np.float32))
 
 
 def test_rows_are_looked_up_by_id() -> None:
@@ -119,7 +125,7 @@ def test_many_removed_ones_are_packed_away(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_labels_may_change() -> None:
     old = make()
-    new = old.relabelled([6, 2], np.array([1.5, 2.5]), torch.tensor([0.15, 0.25]))
+    new = old.relabelled([6, 2], np.array([1.5, 2.5]), np.float32([0.15, 0.25]))
     assert new.y.tolist() == [2.5, 10, 1.5]
     assert new.labels.tolist() == pytest.approx([0.25, 1, 0.15])
     assert old.y.tolist() == [0, 10, 20] and old.labels.tolist() == [0, 1, 2]
@@ -127,7 +133,7 @@ def test_labels_may_change() -> None:
 
 def test_one_candidate_gets_one_label() -> None:
     with pytest.raises(DataError, match="each id may come once"):
-        make().relabelled([2, 2], np.array([1.0, 2.0]), torch.tensor([0.1, 0.2]))
+        make().relabelled([2, 2], np.array([1.0, 2.0]), np.float32([0.1, 0.2]))
 
 
 def test_labels_that_are_texts_may_grow_longer() -> None:
@@ -135,9 +141,10 @@ def test_labels_that_are_texts_may_grow_longer() -> None:
     y = np.array(["a", "b"])
     frame = pd.DataFrame({"a": [0, 1]})
     old = CandidateSet(np.array([0, 1]), frame, y, rows, torch.tensor([0, 1]))
-    new = old.relabelled([0], np.array(["much longer"]), torch.tensor([1]))
+    new = old.relabelled([0], np.array(["much longer"]), np.array([1]))
     assert new.y.tolist() == ["much longer", "b"]
-    longer, _ = new.added(frame, np.array(["x" * 20, "b"]), rows, torch.tensor([1, 1]))
+    more = encoded(frame, [0.0, 1.0])
+    longer, _ = new.added(more, np.array(["x" * 20, "b"]), np.array([1, 1]))
     assert longer.y.tolist() == ["much longer", "b", "x" * 20, "b"]
 
 
@@ -146,7 +153,7 @@ def network(retrieval: str = "step-4") -> TabR:
 
     torch.manual_seed(0)
     config = NetworkConfig(width=8, retrieval=STEPS[retrieval])
-    return TabR(config, 2, 0, (), "regression").eval()
+    return TabR(config, DataShape(2, 0, (), "regression", 0)).eval()
 
 
 @pytest.mark.parametrize("retrieval", ["step-0", "step-2", "step-4"])
@@ -157,12 +164,12 @@ def test_a_changed_set_predicts_as_one_made_anew(retrieval: str) -> None:
     living, ids = add(living, [1.4, 3.6, 4.4])
     living = living.removed([4, ids[1]])
     living, _ = add(living, [2.4])
-    living = living.relabelled([2], np.array([9.0]), torch.tensor([0.9]))
+    living = living.relabelled([2], np.array([9.0]), np.float32([0.9]))
     fresh = living.packed()
     assert len(fresh) == len(living) == 8
     for m in (3, 8, 20):
-        mine, found = predict(living.index_of(net), living.labels, new_rows, m)
-        theirs, _ = predict(fresh.index_of(net), fresh.labels, new_rows, m)
+        mine, found = predict(living.index_of(net), new_rows, m)
+        theirs, _ = predict(fresh.index_of(net), new_rows, m)
         gap = (mine.prediction - theirs.prediction).abs().max()
         assert gap < 1e-5
         position = found.position.numpy()[found.found.numpy()]

@@ -9,13 +9,16 @@ from torch import Tensor
 from tabr.config import STEPS, NetworkConfig
 from tabr.network.rows import Rows
 from tabr.network.tabr import Context, TabR
+from tabr.tables.shape import DataShape
 
 
 def make(task: str = "regression", **values: object) -> TabR:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         config = NetworkConfig(width=8, **values)
-        network = TabR(config, 3, 0, (), task, {"classes": 3, "binary": 2}.get(task, 0))
+        network = TabR(
+            config, DataShape(3, 0, (), task, {"classes": 3, "binary": 2}.get(task, 0))
+        )
     return network.double()
 
 

@@ -1,4 +1,4 @@
-"""Members: devices, decoding, tables."""
+"""What members say, joined."""
 
 from __future__ import annotations
 
@@ -11,20 +11,8 @@ from tabr.candidates.candidate_set import CandidateSet
 from tabr.device.devices import choose_device
 from tabr.network.rows import Rows
 from tabr.network.tabr import Output
-from tabr.prediction.members import MemberOutput, decode, neighbor_table
+from tabr.prediction.members import MemberOutput, neighbor_table
 from tabr.search import Neighbors
-from tabr.tables.targets import ClassTarget, NumberTarget
-
-
-def test_outputs_become_values_and_probabilities() -> None:
-    number = NumberTarget().fit([0.0, 10.0])
-    np.testing.assert_allclose(decode(torch.tensor([[1.0]]), number), [10.0])
-    two = ClassTarget().fit(["a", "b"])
-    np.testing.assert_allclose(decode(torch.tensor([[0.0]]), two), [[0.5, 0.5]])
-    three = ClassTarget().fit(["a", "b", "c"])
-    probabilities = decode(torch.tensor([[0.0, 0.0, 1.0]]), three)
-    assert probabilities.argmax() == 2
-    assert probabilities.sum() == pytest.approx(1)
 
 
 def test_a_device_that_is_not_there_is_refused_in_one_sentence() -> None:

@@ -12,13 +12,14 @@ from tabr import DataError, TabRClassifier, TabRRegressor
 from tabr.prediction.explanation import NeighborTable
 from tabr.prediction.uncertainty import (
     Calibration,
-    calibrate_classes,
-    calibrate_numbers,
+    Signals,
+    calibrate,
     distance,
     intervals,
     sets,
     spreads,
 )
+from tabr.tables.targets import ClassTarget, NumberTarget
 
 
 def neighbours(n: int, m: int = 8, seed: int = 0) -> tuple[NeighborTable, np.ndarray]:
@@ -40,14 +41,17 @@ def test_intervals_cover_what_they_state(coverage: float, n: int) -> None:
         table, labels = neighbours(n + 200, seed=seed)
         rng = np.random.default_rng(1000 + seed)
         prediction = rng.normal(size=n + 200)
-        truth = prediction + rng.standard_t(3, n + 200) * spreads(table, labels)
+        truth = prediction + rng.standard_t(3, n + 200) * spreads(
+            Signals(prediction, table, labels)
+        )
         parts = [
             (prediction[s], NeighborTable(*(a[s] for a in table)), labels[s], truth[s])
             for s in (slice(0, n), slice(n, None))
         ]
         (p, t, y, truth_held), (p_new, t_new, y_new, truth_new) = parts
-        learned = calibrate_numbers(truth_held, p, t, y)
-        low, high = intervals(learned, coverage, p_new, t_new, y_new).T
+        learned = calibrate(Signals(p, t, y), truth_held, NumberTarget())
+        new = Signals(p_new, t_new, y_new)
+        low, high = intervals(learned, coverage, new).T
         covered.append(np.mean((low <= truth_new) & (truth_new <= high)))
     error = np.std(covered) / np.sqrt(len(covered))
     assert coverage - 4 * error <= np.mean(covered)
@@ -58,21 +62,24 @@ def test_intervals_are_shorter_where_neighbours_agree() -> None:
     table, labels = neighbours(300)
     labels[:100] *= 0.01
     zeros = np.zeros(300)
-    learned = calibrate_numbers(labels.mean(1), zeros, table, labels)
-    low, high = intervals(learned, 0.9, zeros, table, labels).T
+    signals = Signals(zeros, table, labels)
+    learned = calibrate(signals, labels.mean(1), NumberTarget())
+    low, high = intervals(learned, 0.9, signals).T
     assert (high - low)[:100].max() < np.median((high - low)[100:])
 
 
 @pytest.mark.parametrize("coverage", [0.6, 0.9])
 def test_sets_cover_what_they_state(coverage: float) -> None:
     covered, sizes = [], []
+    target = ClassTarget().fit([0, 1, 2, 3])
     for seed in range(100):
         rng = np.random.default_rng(seed)
         p = rng.dirichlet(np.ones(4) * 0.5, 500)
         truth = np.array([rng.choice(4, p=row) for row in p])
         table, _ = neighbours(500, seed=seed)
         held = NeighborTable(*(a[:250] for a in table))
-        learned = calibrate_classes(truth[:250], p[:250], held)
+        signals = Signals(p[:250], held, np.zeros_like(held.ids))
+        learned = calibrate(signals, truth[:250], target)
         inside = sets(learned, coverage, p[250:])
         covered.append(inside[np.arange(250), truth[250:]].mean())
         sizes.append(inside.sum(1).min())
@@ -105,7 +112,7 @@ def test_rows_without_neighbours_have_a_width_too() -> None:
     nobody = NeighborTable(
         np.full((2, 3), -1), np.zeros((2, 3)), np.full((2, 3), np.inf)
     )
-    assert spreads(nobody, np.zeros((2, 3))).tolist() == [0, 0]
+    assert spreads(Signals(np.zeros(2), nobody, np.zeros((2, 3)))).tolist() == [0, 0]
     assert np.isinf(distance(nobody)).all()
 
 

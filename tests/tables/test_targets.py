@@ -120,26 +120,26 @@ def test_decoded_labels_are_the_numbers(y, as_column):
     target = NumberTarget().fit(y)
     labels = target.encode(y)
     assert labels.dtype == np.float32 and np.isfinite(labels).all()
-    decoded = target.decode(labels[:, None] if as_column else labels)
+    decoded = target.predictions(labels[:, None] if as_column else labels)
     assert decoded.dtype == np.float64 and decoded.shape == (len(y),)
-    atol = 1e-5 * max(target.std, abs(target.mean))
-    if target.std > 1e-290:
+    atol = 1e-5 * max(target.scale, abs(target.mean))
+    if target.scale > 1e-290:
         np.testing.assert_allclose(decoded, y, rtol=1e-5, atol=atol)
     again = reborn(target)
-    assert (again.mean, again.std) == (target.mean, target.std)
+    assert (again.mean, again.scale) == (target.mean, target.scale)
 
 
 def test_labels_have_mean_zero_and_deviation_one():
     y = np.random.default_rng(0).normal(1e6, 3.0, 1000)
     target = NumberTarget().fit(y)
-    assert (target.mean, target.std) == (y.mean(), y.std())
+    assert (target.mean, target.scale) == (y.mean(), y.std())
     labels = target.encode(y)
     assert abs(labels.mean()) < 1e-4 and abs(labels.std() - 1) < 1e-4
 
 
 def test_equal_targets_have_deviation_one():
     target = NumberTarget().fit([0.1] * 7)
-    assert (target.mean, target.std) == (0.1, 1.0)
+    assert (target.mean, target.scale) == (0.1, 1.0)
     assert target.encode([0.1, 1.1]).tolist() == [0, 1]
 
 
@@ -185,7 +185,7 @@ def test_classes_survive_with_their_types(y):
         assert kept == before and type(kept) is type(before)
     codes = again.encode(y)
     assert codes.dtype == np.int64
-    decoded = again.decode(np.eye(again.n_classes)[codes])
+    decoded = again.answers(np.eye(again.n_classes)[codes])
     assert decoded.tolist() == y.tolist()
 
 
@@ -201,7 +201,7 @@ def test_classes_survive_with_their_types(y):
 def test_decoded_codes_are_the_labels(y):
     target = reborn(ClassTarget().fit(y))
     codes = target.encode(y)
-    assert target.decode(np.eye(target.n_classes)[codes]).tolist() == y
+    assert target.answers(np.eye(target.n_classes)[codes]).tolist() == y
     assert set(codes) == set(range(target.n_classes))
 
 
@@ -219,12 +219,29 @@ def test_two_classes_are_a_task_of_their_own():
     assert (three.n_classes, three.task) == (3, "classes")
 
 
-def test_two_classes_are_decoded_from_any_shape():
+def test_one_logit_of_two_classes_is_that_of_the_second():
     target = ClassTarget().fit(["no", "yes"])
-    second = np.array([0.9, 0.2, 0.5])
-    both = np.column_stack([1 - second, second])
-    for proba in (second, second[:, None], both):
-        assert target.decode(proba).tolist() == ["yes", "no", "no"]
+    logits = np.array([2.0, -1.0, 0.0])
+    second = 1 / (1 + np.exp(-logits))
+    for outputs in (logits, logits[:, None]):
+        proba = target.predictions(outputs)
+        np.testing.assert_allclose(proba, np.column_stack([1 - second, second]))
+        assert target.answers(proba).tolist() == ["yes", "no", "no"]
+
+
+def test_logits_become_probabilities_however_large():
+    target = ClassTarget().fit(["a", "b", "c"])
+    logits = np.array([[0.0, 0.0, 1.0], [1e4, 0.0, -1e4]], np.float32)
+    proba = target.predictions(logits)
+    np.testing.assert_allclose(proba[0], np.exp(logits[0]) / np.exp(logits[0]).sum())
+    assert proba[1].tolist() == [1.0, 0.0, 0.0]
+    assert target.answers(proba).tolist() == ["c", "a"]
+
+
+def test_what_is_usual_is_the_mean_or_the_shares():
+    assert NumberTarget().fit([0.0, 10.0]).usual(np.array([1.0, 4.0])) == 2.5
+    target = ClassTarget().fit(["a", "b", "c"])
+    assert target.usual(np.array(["b", "a", "b", "b"])).tolist() == [0.25, 0.75, 0]
 
 
 @pytest.mark.parametrize(

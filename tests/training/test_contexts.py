@@ -9,7 +9,8 @@ from torch import Tensor
 from tabr.config import STEPS, EmbeddingConfig, NetworkConfig
 from tabr.network.rows import Rows
 from tabr.network.tabr import Context, TabR
-from tabr.training.contexts import Contexts, context_change
+from tabr.tables.shape import DataShape
+from tabr.training.contexts import Contexts, TrainingRows, context_change
 
 CONFIGS = {
     "tabr-s": {},
@@ -31,7 +32,7 @@ def make(name: str = "tabr-s", **values: object) -> TabR:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         config = NetworkConfig(**{"width": 8, **CONFIGS[name], **values})
-        return TabR(config, 3, 0, (), "regression")
+        return TabR(config, DataShape(3, 0, (), "regression", 0))
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -47,7 +48,7 @@ def test_own_label_never_influences_own_prediction(
     batch = torch.arange(65)
 
     def predictions(labels: Tensor) -> Tensor:
-        contexts = Contexts(network, duplicated, labels, m)
+        contexts = Contexts(network, TrainingRows(duplicated, labels), m)
         if frozen:
             contexts.freeze()
         return network(duplicated, contexts.of(batch)).prediction.squeeze(-1)
@@ -67,7 +68,7 @@ def test_own_label_never_influences_own_prediction(
 def test_context_does_not_depend_on_how_neighbours_are_encoded(name: str) -> None:
     network = make(name).eval()
     rows, labels = table()
-    contexts = Contexts(network, rows, labels, 4)
+    contexts = Contexts(network, TrainingRows(rows, labels), 4)
     few, many = torch.tensor([5, 9]), torch.arange(60)  # 2 x 4 < 60 <= 60 x 4
     one, all_ = contexts.of(few), contexts.of(many)
     assert one.found is all_.found is None  # everybody found four
@@ -78,7 +79,7 @@ def test_context_does_not_depend_on_how_neighbours_are_encoded(name: str) -> Non
 def test_few_candidates_are_multiplied_before_they_are_paired() -> None:
     network = make("embedded", width=40).eval()
     rows, labels = table()
-    contexts = Contexts(network, rows, labels, 4)
+    contexts = Contexts(network, TrainingRows(rows, labels), 4)
     few, many = contexts.of(torch.arange(29)), contexts.of(torch.arange(30))
     assert few.positions is None  # 2 x 60 candidates > 29 x 4 pairs
     assert many.positions is not None and many.points.shape == (60, 40)
@@ -93,14 +94,14 @@ def test_neighbours_are_gradient_sources_where_points_are_learned() -> None:
     for name, learned in (("tabr-s", False), ("deep", True)):
         network = make(name)
         for batch in (torch.tensor([1, 2]), torch.arange(60)):
-            context = Contexts(network, rows, labels, 4).of(batch)
+            context = Contexts(network, TrainingRows(rows, labels), 4).of(batch)
             assert context.points.requires_grad == learned
 
 
 def test_frozen_contexts_stay_while_the_network_moves() -> None:
     network = make("deep").eval()
     rows, labels = table()
-    contexts = Contexts(network, rows, labels, 4)
+    contexts = Contexts(network, TrainingRows(rows, labels), 4)
     batch = torch.arange(60)
     contexts.freeze()
     assert contexts.frozen is not None
@@ -116,7 +117,7 @@ def test_frozen_contexts_stay_while_the_network_moves() -> None:
 
 def test_freezing_changes_no_neighbour_at_that_moment() -> None:
     network = make().eval()
-    contexts = Contexts(network, *table(), 4)
+    contexts = Contexts(network, TrainingRows(*table()), 4)
     fresh = contexts.of(torch.arange(60))
     contexts.freeze()
     for a, b in zip(fresh[:2], contexts.of(torch.arange(60))[:2], strict=True):

@@ -9,12 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from tabr.candidates.point_index import PointIndex, candidate_points, predict
-from tabr.config import STEPS, NetworkConfig, TrainingConfig
+from tabr.candidates.point_index import PointIndex, candidate_points
+from tabr.config import STEPS, NetworkConfig, Recipe, TrainingConfig
 from tabr.device.cuda_graphs import Graphed
 from tabr.network.tabr import TabR
-from tabr.training.fit import fit_tabr
+from tabr.prediction.predict import predict
+from tabr.tables.shape import DataShape
+from tabr.training.contexts import TrainingRows
+from tabr.training.fit import ValidationRows, fit_tabr
 from tests.training.test_contexts import CONFIGS, table
+
+SHAPE = DataShape(3, 0, (), "regression", 0)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -26,32 +31,25 @@ def test_every_variant_learns(name: str, freeze_after: int | None) -> None:
     def score(output: Tensor) -> float:
         return -float((output.squeeze(-1) - target).square().mean())
 
-    ((network, history),) = fit_tabr(
+    recipe = Recipe(
         NetworkConfig(width=16, dropout=0.0, context_dropout=0.1, **CONFIGS[name]),
         TrainingConfig(1e-2, batch_size=64, max_epochs=8, freeze_after=freeze_after),
-        "regression",
-        0,
-        rows,
-        labels,
-        None,
-        (),
         16,
-        validation,
-        score,
-        seeds=[0],
     )
+    data = TrainingRows(rows, labels), ValidationRows(validation, score)
+    (member,) = fit_tabr(recipe, SHAPE, *data, [0])
+    network, history = member.network, member.history
     assert history.best_score > -0.3  # the targets' variance is one
-    index = PointIndex(network, candidate_points(network, rows))
-    output, neighbors = predict(index, labels, validation, 16)
+    index = PointIndex(network, candidate_points(network, rows), labels)
+    output, neighbors = predict(index, validation, 16)
     assert score(output.prediction) == pytest.approx(history.best_score, rel=1e-4)
     assert neighbors.position.shape == output.weights.shape == (80, 16)
 
 
 def test_nothing_of_a_fit_waits_for_the_garbage_collector() -> None:
     rows, labels = table()
-    config = NetworkConfig(width=8)
-    training = TrainingConfig(max_epochs=2)
-    shape = config, training, "regression", 0, rows, labels, None, (), 5, rows
+    recipe = Recipe(NetworkConfig(width=8), TrainingConfig(max_epochs=2), 5)
+    validation = ValidationRows(rows, lambda output: -float(output.std()))
 
     def kept() -> int:
         return sum(type(thing) is Graphed for thing in gc.get_objects())
@@ -60,7 +58,8 @@ def test_nothing_of_a_fit_waits_for_the_garbage_collector() -> None:
     before = kept()
     gc.disable()
     try:
-        fitted = fit_tabr(*shape, lambda output: -float(output.std()), seeds=[0, 1])
+        data = TrainingRows(rows, labels), validation
+        fitted = fit_tabr(recipe, SHAPE, *data, [0, 1])
         assert len(fitted) == 2
         assert kept() == before  # a captured graph would keep its memory
     finally:
@@ -75,20 +74,14 @@ def test_weights_of_zero_silence_a_loss() -> None:
 
     def fit(labels: Tensor) -> TabR:
         # With one neighbour each, labels of others would still be seen: so no context.
-        return fit_tabr(
+        recipe = Recipe(
             NetworkConfig(width=8, retrieval=STEPS["step-0"]),
             TrainingConfig(1e-2, batch_size=40, max_epochs=3),
-            "regression",
-            0,
-            rows,
-            labels,
-            weights,
-            (),
             4,
-            rows,
-            lambda _: 0.0,
-            seeds=[0],
-        )[0][0]
+        )
+        data = TrainingRows(rows, labels, weights)
+        validation = ValidationRows(rows, lambda _: 0.0)
+        return fit_tabr(recipe, SHAPE, data, validation, [0])[0].network
 
     for a, b in zip(fit(labels).parameters(), fit(spoiled).parameters(), strict=True):
         assert torch.equal(a, b)
@@ -98,20 +91,10 @@ def test_weights_of_zero_silence_a_loss() -> None:
 def test_context_change_is_recorded_when_asked_for(freeze_after: int | None) -> None:
     rows, labels = table(200)
     training = {"batch_size": 64, "max_epochs": 5, "freeze_after": freeze_after}
-    ((_, history),) = fit_tabr(
-        NetworkConfig(width=16),
-        TrainingConfig(1e-2, **training, record_context=True),
-        "regression",
-        0,
-        rows,
-        labels,
-        None,
-        (),
-        16,
-        rows,
-        lambda _: 0.0,
-        seeds=[0],
-    )
+    training_config = TrainingConfig(1e-2, **training, record_context=True)
+    recipe = Recipe(NetworkConfig(width=16), training_config, 16)
+    data = TrainingRows(rows, labels), ValidationRows(rows, lambda _: 0.0)
+    history = fit_tabr(recipe, SHAPE, *data, [0])[0].history
     assert len(history.context_change) == len(history.score) - 1
     assert all(0 < change < 1 for change in history.context_change)
 
@@ -121,21 +104,13 @@ def scores_on_gpu(
 ) -> list[list[float]]:
     """Fit networks of 2000 rows; return the scores of each after its epochs."""
     rows, labels = (part.to("cuda") for part in table(2000))
-    fitted = fit_tabr(
-        network,
-        training,
-        "regression",
-        0,
-        rows,
-        labels,
-        None,
-        (),
-        16,
-        rows,
-        lambda output: -float((output.squeeze(-1) - labels).square().mean()),
-        seeds=seeds,
-    )
-    return [history.score for _, history in fitted]
+
+    def score(output: Tensor) -> float:
+        return -float((output.squeeze(-1) - labels).square().mean())
+
+    data = TrainingRows(rows, labels), ValidationRows(rows, score)
+    fitted = fit_tabr(Recipe(network, training, 16), SHAPE, *data, seeds)
+    return [member.history.score for member in fitted]
 
 
 @pytest.mark.gpu

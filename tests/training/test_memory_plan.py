@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from tabr import TabRRegressor
-from tabr.config import NetworkConfig
+from tabr.config import NetworkConfig, Recipe, TrainingConfig
+from tabr.tables.shape import DataShape
 from tabr.training.memory_plan import MemoryPlan, free_bytes, plan_memory
 
 CPU = torch.device("cpu")
@@ -17,19 +18,21 @@ needs_gpu = pytest.mark.skipif(
 
 
 def plan(
-    device: torch.device = CPU, encoder_blocks: int = 0, **values: object
+    device: torch.device = CPU,
+    *,
+    n: int = 100_000,
+    n_validation: int = 10_000,
+    n_num: int = 50,
+    context_size: int = 96,
+    batch_size: int = 512,
+    n_members: int = 1,
+    encoder_blocks: int = 0,
+    limit: int | None = None,
 ) -> MemoryPlan:
-    numbers = {
-        "n": 100_000,
-        "n_validation": 10_000,
-        "row_bytes": 200,
-        "d_in": 50,
-        "m": 96,
-        "batch_size": 512,
-        "n_members": 1,
-    }
     network = NetworkConfig(encoder_blocks=encoder_blocks)
-    return plan_memory(network, **{**numbers, **values}, device=device)
+    recipe = Recipe(network, TrainingConfig(batch_size=batch_size), context_size)
+    shape = DataShape(n_num, 0, (), "regression", 0)
+    return plan_memory(recipe, shape, n, n_validation, n_members, device, limit)
 
 
 def test_more_of_anything_needs_more() -> None:
@@ -37,8 +40,8 @@ def test_more_of_anything_needs_more() -> None:
     for name, value in {
         "n": 200_000,
         "n_validation": 100_000,
-        "d_in": 100,
-        "m": 200,
+        "n_num": 100,
+        "context_size": 200,
         "batch_size": 2048,
         "encoder_blocks": 1,
     }.items():
@@ -110,7 +113,7 @@ def test_candidates_in_host_memory_give_the_same_model(parameters: dict) -> None
     common |= {"device": "cuda", "random_state": 0}
     here = TabRRegressor(**common).fit(x, y)
     device = torch.device("cuda")
-    shape = {"n": 2400, "n_validation": 600, "row_bytes": 20, "d_in": 5, **parameters}
+    shape = {"n": 2400, "n_validation": 600, "n_num": 5, **parameters}
     needed = plan(device, **shape, batch_size=256, limit=2**40).device_bytes
     limits = np.geomspace(needed, needed / 100, 200).astype(int).tolist()
     for limit in limits:  # the largest that leaves no room for candidates

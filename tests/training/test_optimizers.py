@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from tabr.config import TrainingConfig
-from tabr.network.tabr import NumberLabel
+from tabr.network.labels import NumberLabel
 from tabr.training.optimizers import adamw, decay_groups
 
 

@@ -12,7 +12,8 @@ from tabr.config import STEPS, EmbeddingConfig, NetworkConfig, Task, TrainingCon
 from tabr.device.cuda_graphs import Lane
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
-from tabr.training.contexts import Contexts
+from tabr.tables.shape import DataShape
+from tabr.training.contexts import Contexts, TrainingRows
 from tabr.training.loop import Job, fit_networks
 from tabr.training.losses import BatchLoss
 from tabr.training.stacked_networks import Stack, StackedLosses, share_storage
@@ -44,7 +45,7 @@ def networks(task: Task, n: int, dropout: float = 0.0, **values: object) -> list
     n_classes = {"regression": 0, "binary": 2, "classes": 3}[task]
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return [TabR(config, 3, 1, (4,), task, n_classes) for _ in range(n)]
+        return [TabR(config, DataShape(3, 1, (4,), task, n_classes)) for _ in range(n)]
 
 
 def close(a: Tensor | None, b: Tensor | None) -> bool:
@@ -64,7 +65,8 @@ def test_losses_and_gradients_are_those_of_each_network_alone(
     labels = labels.double() if task == "regression" else labels
     weights = torch.rand(60, generator=torch.Generator().manual_seed(1)).double()
     members = [network.double() for network in networks(task, 3, **CONFIGS[name])]
-    losses = [BatchLoss(Contexts(n, rows, labels, m), task, weights) for n in members]
+    data = TrainingRows(rows, labels, weights)
+    losses = [BatchLoss(Contexts(n, data, m), task) for n in members]
     batches = torch.stack([torch.arange(k, k + 9) for k in (0, 20, 3)])
     for b in (9, 2):  # all candidates are encoded, or the neighbours alone
         expected = []
@@ -118,7 +120,8 @@ def test_a_stack_follows_its_networks_and_changes_none(
 def test_members_drop_other_numbers_but_as_many() -> None:
     members = networks("regression", 3, dropout=0.4)
     rows, labels = table("regression")
-    losses = [BatchLoss(Contexts(n, rows, labels, 9), "regression") for n in members]
+    data = TrainingRows(rows, labels)
+    losses = [BatchLoss(Contexts(n, data, 9), "regression") for n in members]
     for network in members[1:]:
         network.load_state_dict(members[0].state_dict())
     as_one = StackedLosses(losses, [Lane(CPU) for _ in members])
@@ -138,7 +141,8 @@ def test_members_draw_where_all_candidates_are_encoded_for_the_search(
 ) -> None:
     members = networks("regression", 2, dropout=0.4, **CONFIGS[name])
     rows, labels = table("regression")
-    losses = [BatchLoss(Contexts(n, rows, labels, 4), "regression") for n in members]
+    data = TrainingRows(rows, labels)
+    losses = [BatchLoss(Contexts(n, data, 4), "regression") for n in members]
     as_one = StackedLosses(losses, [Lane(CPU) for _ in members])
     batches = torch.arange(4).view(2, 2)  # 2 rows x 4 neighbours are fewer than all
     values = torch.cat([as_one.gradients(batches) for _ in range(5)])
@@ -152,7 +156,8 @@ def test_members_stop_one_by_one_as_they_would_alone() -> None:
 
     def fit(places: Sequence[int]) -> list[list[float]]:
         chosen = [networks("regression", 3)[place] for place in places]
-        losses = [BatchLoss(Contexts(n, rows, labels, 9), "regression") for n in chosen]
+        data = TrainingRows(rows, labels)
+        losses = [BatchLoss(Contexts(n, data, 9), "regression") for n in chosen]
         lanes = [Lane(CPU) for _ in chosen]
         every = torch.arange(200)
         jobs = [
@@ -205,8 +210,10 @@ def test_on_a_gpu_each_draws_what_it_would_draw_alone(name: str, width: int) -> 
         for lane in lanes:
             with torch.random.fork_rng(devices=[device]), lane:
                 torch.default_generator.manual_seed(0)
-                network = TabR(config, width, 0, (), "regression").to(device)
-                contexts = Contexts(network, rows, labels, 20)
+                network = TabR(config, DataShape(width, 0, (), "regression", 0)).to(
+                    device
+                )
+                contexts = Contexts(network, TrainingRows(rows, labels), 20)
                 contexts.freeze()  # rounding would exchange neighbours that almost tie
                 losses.append(BatchLoss(contexts, "regression"))
         torch.cuda.synchronize()

@@ -19,6 +19,8 @@ from tabr.candidates.updatable_index import UpdatableIndex
 from tabr.errors import DataError, UnknownIdError
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
+from tabr.tables.preprocessor import EncodedRows
+from tabr.tables.samples import EncodedSample
 
 _MOST_REMOVED = 1 / 8  # of all: with more of them the set is packed anew
 _FEW = 1000  # removed ones that are never worth it
@@ -116,9 +118,9 @@ class CandidateSet:
 
     def y_of(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         """Return the user's labels of ids of any shape; those of -1 mean nothing."""
-        there = ids >= 0
+        exists = ids >= 0
         positions = np.zeros(ids.shape, np.int64)
-        positions[there] = self.positions(ids[there])
+        positions[exists] = self.positions(ids[exists])
         return self._y.view[positions]
 
     def positions(self, ids: object) -> NDArray[np.int64]:
@@ -132,16 +134,16 @@ class CandidateSet:
                 "neighbors, explain or add_candidates returned"
             )
         wanted = wanted.reshape(-1).astype(np.int64)
-        known = self._ids.view
-        found = np.searchsorted(known, wanted)
-        clipped = np.minimum(found, len(known) - 1)
-        there = len(known) > 0 and known[clipped] == wanted
+        all_ids = self._ids.view
+        positions = np.searchsorted(all_ids, wanted)
+        positions = np.minimum(positions, len(all_ids) - 1)
+        exists = len(all_ids) > 0 and all_ids[positions] == wanted
         if self._is_removed is not None:
-            there = there & ~self._is_removed[clipped]
-        if not np.all(there):
-            missing = wanted[~np.broadcast_to(there, wanted.shape)][:5].tolist()
+            exists = exists & ~self._is_removed[positions]
+        if not np.all(exists):
+            missing = wanted[~np.broadcast_to(exists, wanted.shape)][:5].tolist()
             raise UnknownIdError(f"no candidate has these ids: {missing}")
-        return clipped
+        return positions
 
     def look_up(self, ids: object) -> pd.DataFrame:
         """Return the rows with these ids, as the user gave them, indexed by id."""
@@ -156,8 +158,8 @@ class CandidateSet:
         if not chosen:
             chosen = [self._frames[0].iloc[:0]]
         order = np.argsort(np.argsort(part, kind="stable"), kind="stable")
-        found = _joined(chosen).iloc[order]
-        return found.set_axis(pd.Index(self._ids.view[positions]))
+        rows = _joined(chosen).iloc[order]
+        return rows.set_axis(pd.Index(self._ids.view[positions]))
 
     # --- for networks ---------------------------------------------------------
 
@@ -165,7 +167,7 @@ class CandidateSet:
         """Return the candidates, searchable by a network; made at the first call."""
         key = id(network)
         if key not in self._indexes:
-            index = UpdatableIndex(network, self.rows, self.labels.device)
+            index = UpdatableIndex(network, self.rows, self.labels)
             if self._is_removed is not None:
                 index = index.without(_tensor(np.flatnonzero(self._is_removed)))
             self._indexes[key] = index
@@ -194,9 +196,14 @@ class CandidateSet:
         return new
 
     def added(
-        self, frame: pd.DataFrame, y: NDArray[Any], rows: Rows, labels: Tensor
+        self, encoded: EncodedRows, y: NDArray[Any], labels: NDArray[Any]
     ) -> tuple[CandidateSet, NDArray[np.int64]]:
-        """Return the set with more candidates, and their ids."""
+        """Return the set with more candidates, and their ids.
+
+        Their labels (n,) come as the user gave them and as networks read them.
+        """
+        frame = encoded.frame
+        rows = Rows.from_arrays(encoded.arrays, torch.device("cpu"))
         ids = np.arange(self.next_id, self.next_id + len(frame))
         new = self._copy()
         if self.rule is not None:
@@ -207,14 +214,40 @@ class CandidateSet:
             old.extended(part)
             for old, part in zip(self._rows, rows.to(device), strict=True)
         ]
-        new._labels = self._labels.extended(labels.to(self.labels.device))
+        codes = torch.from_numpy(labels).to(self.labels.device)
+        new._labels = self._labels.extended(codes)
         new._frames = (*self._frames, frame.reindex(columns=self._frames[0].columns))
         if self._is_removed is not None:
             new._is_removed = np.append(self._is_removed, np.zeros(len(frame), bool))
         new.next_id = self.next_id + len(frame)
         new._set_views()
-        new._indexes = {k: v.extended(rows) for k, v in self._indexes.items()}
+        new._indexes = {
+            k: index.extended(rows, new.labels) for k, index in self._indexes.items()
+        }
         return new, ids
+
+    def joined(self, encoded: EncodedSample) -> CandidateSet:
+        """Return the set with a sample's rows too, which keep the ids they have."""
+        place, device = self.rows.num.device, self.labels.device
+        sample, known = encoded.sample, self.packed()
+        ids = np.concatenate([known.ids, sample.ids])
+        order = np.argsort(ids, kind="stable")
+        frames = known.frame, sample.frame.reindex(columns=self.columns)
+        frame = _joined(frames).iloc[order].reset_index(drop=True)
+        y = np.concatenate([known.y, sample.y])
+        new = Rows.from_arrays(encoded.arrays, place)
+        rows = Rows(*(torch.cat(parts) for parts in zip(known.rows, new, strict=True)))
+        labels = torch.cat([known.labels, torch.from_numpy(encoded.labels).to(device)])
+        index = _tensor(order)
+        return CandidateSet(
+            ids[order],
+            frame,
+            y[order],
+            rows.take(index.to(place)),
+            labels[index.to(device)],
+            None if self.rule is None else self.rule.rule.bind(frame),
+            self.next_id,
+        )
 
     def removed(self, ids: object) -> CandidateSet:
         """Return the set without the candidates of these ids."""
@@ -236,12 +269,17 @@ class CandidateSet:
             return new.packed()
         new._set_views()
         gone = _tensor(positions)
-        new._indexes = {k: v.without(gone) for k, v in self._indexes.items()}
+        new._indexes = {k: i.without(gone) for k, i in self._indexes.items()}
         new._rule_index = self._rule_index
         return new
 
-    def relabelled(self, ids: object, y: NDArray[Any], labels: Tensor) -> CandidateSet:
-        """Return the set with other labels y (k,) for these ids."""
+    def relabelled(
+        self, ids: object, y: NDArray[Any], labels: NDArray[Any]
+    ) -> CandidateSet:
+        """Return the set with other labels (k,) for these ids.
+
+        They come as the user gave them and as networks read them.
+        """
         positions = self.positions(ids)
         n, n_distinct = len(positions), len(np.unique(positions))
         if n_distinct < n:
@@ -255,12 +293,15 @@ class CandidateSet:
         of_all = of_all.astype(dtype)  # a copy
         of_all[positions] = y
         new._y = GrowableArray(of_all)
-        place = _tensor(positions).to(self.labels.device)
-        new._labels = GrowableArray(
-            self.labels.index_copy(0, place, labels.to(self.labels.device))
-        )
+        device = self.labels.device
+        codes = torch.from_numpy(labels).to(device)
+        place = _tensor(positions).to(device)
+        new._labels = GrowableArray(self.labels.index_copy(0, place, codes))
         new._set_views()
-        new._indexes, new._rule_index = dict(self._indexes), self._rule_index
+        new._indexes = {
+            k: index.relabelled(new.labels) for k, index in self._indexes.items()
+        }
+        new._rule_index = self._rule_index
         return new
 
     def restricted(self, rule: Rule | None) -> CandidateSet:
@@ -275,11 +316,11 @@ class CandidateSet:
         """Return the same candidates without positions of removed ones."""
         if self._is_removed is None:
             return self
-        there = np.flatnonzero(~self._is_removed)
-        index = _tensor(there)
+        present = np.flatnonzero(~self._is_removed)
+        index = _tensor(present)
         rows = self.rows.take(index.to(self.rows.num.device))
         labels = self.labels[index.to(self.labels.device)]
-        rule = None if self.rule is None else self.rule.taken(there)
+        rule = None if self.rule is None else self.rule.taken(present)
         return CandidateSet(
             self.ids, self.frame, self.y, rows, labels, rule, self.next_id
         )

@@ -1,4 +1,4 @@
-"""Candidates made searchable under a network's metric."""
+"""Candidates under a network's metric: searched, and read as contexts."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from tabr.candidates.device_rules import TaggedRows
 from tabr.device.devices import has_triton
-from tabr.device.threads import one_thread
 from tabr.network.rows import Rows, take
-from tabr.network.tabr import Context, Metric, Output, TabR
+from tabr.network.tabr import Context, Metric, TabR
 from tabr.search import Filter, Neighbors, top
 
 if TYPE_CHECKING:
     from tabr.search.scan import Scan
 
 _MOST = 512  # neighbours of a row that the kernels of a scan serve
-_FEW = 8  # rows whose prediction is too little work for threads
 _CHUNK = 65_536  # candidates that are encoded or moved at a time
-_ROWS = {"cpu": 256, "cuda": 4096}  # rows predicted at a time
 
 
 class PointIndex:
-    """Candidates, searchable under a network's metric.
+    """Labelled candidates, searchable under a network's metric.
 
     The search and the hidden layer of T, which are most of the work, have the
     precision of the points; everything else has that of the network.
@@ -32,6 +28,7 @@ class PointIndex:
     Attributes:
         points: (n, p), what the candidates are remembered by; they may be kept in
             host memory, and then come to the network's device in parts.
+        labels: (n,), encoded, on the network's device.
         metric: The network's metric at the last refresh.
         n_removed: Candidates that are no longer to be found.
     """
@@ -39,10 +36,14 @@ class PointIndex:
     n_removed = 0
 
     def __init__(
-        self, network: TabR, points: Tensor, metric: Metric | None = None
+        self,
+        network: TabR,
+        points: Tensor,
+        labels: Tensor,
+        metric: Metric | None = None,
     ) -> None:
         """Centre the points and take over the metric, or the network's present one."""
-        self.network, self.points = network, points
+        self.network, self.points, self.labels = network, points, labels
         self.center = (
             points.mean(0) if len(points) else points.new_zeros(points.shape[1])
         )
@@ -110,6 +111,18 @@ class PointIndex:
         candidates = self.vectors, self.offsets
         return top(queries, *candidates, m, exclude=exclude, allowed=allowed)
 
+    def context(self, near: Neighbors, *, complete: bool) -> Context:
+        """Return neighbours as the network reads them, in its precision.
+
+        Where they are complete, all of them were found, and no mask is needed.
+        """
+        position, found = near
+        dtype = self.metric.key.dtype
+        labels = self.labels[position]
+        labels = labels.to(dtype) if labels.is_floating_point() else labels
+        points = take(self.points, position).to(dtype)
+        return Context(points, labels, None if complete else found)
+
 
 def _make_scan(vectors: Tensor) -> Scan | None:
     if vectors.dtype != torch.float32 or not has_triton(vectors.device):
@@ -132,64 +145,26 @@ def candidate_points(network: TabR, rows: Rows) -> Tensor:
     return torch.cat(chunks)
 
 
-def predict(
-    index: PointIndex,
-    labels: Tensor,
-    rows: Rows,
-    m: int,
-    last: Tensor | None = None,
-    rows_at_a_time: int | None = None,
-    tagged: TaggedRows | None = None,
-) -> tuple[Output, Neighbors]:
-    """Predict for rows that are no candidates; return also who their neighbours were.
+class LastNeighbors:
+    """The neighbours that rows had at their last search, which make the next faster.
 
-    Shapes: labels (n,); the outputs are (b, outputs), weights, position and found
-    (b, m). Who asks for the same rows again and again gives `last` (b, m), int32,
-    filled with -1 at first, where their neighbours are kept to find them faster. What
-    a rule allows the rows comes as `tagged`.
+    Only the scan of a GPU reads them; elsewhere nothing is kept.
     """
-    few = rows.n_rows <= _FEW and labels.device.type == "cpu"
-    # Threads may not write into tensors of inference mode; few rows need none.
-    with torch.inference_mode() if few else torch.no_grad():
-        size = rows_at_a_time or _ROWS.get(labels.device.type, 1024)
-        network, dtype = index.network, index.metric.key.dtype
-        outputs, neighbors = [], []
-        for start in range(0, rows.n_rows, size):
-            part = rows.take(slice(start, start + size)).to(labels.device)
-            part = part.in_precision(dtype)
-            chosen = slice(start, start + part.n_rows)
-            known = None if last is None else last[chosen]
-            found = index.neighbors(
-                network.points(part),
-                m,
-                rules=None if tagged is None else tagged.rules(chosen),
-                last=known,
-            )
-            is_there = None  # without rules everybody finds all
-            if tagged is not None or index.n_removed:
-                is_there = found.found
-            if known is not None:
-                known.copy_(found.position if is_there is None else remembered(found))
-            points = take(index.points, found.position).to(dtype)
-            near = labels[found.position]
-            near = near.to(dtype) if near.is_floating_point() else near
-            context = Context(points, near, is_there)
-            with one_thread(few):
-                outputs.append(network(part, context, index.metric))
-            neighbors.append(found)
-        return (
-            Output(*(torch.cat(parts) for parts in zip(*outputs, strict=True))),
-            Neighbors(*(torch.cat(parts) for parts in zip(*neighbors, strict=True))),
-        )
 
+    def __init__(self, n: int, m: int, device: torch.device) -> None:
+        """Take room for m neighbours of n rows, who have none yet."""
+        self.positions: Tensor | None = None  # (n, m), -1 for nobody
+        if has_triton(device):
+            shape = (n, m)
+            self.positions = torch.full(shape, -1, dtype=torch.int32, device=device)
 
-def no_memory(n: int, m: int, device: torch.device) -> Tensor | None:
-    """Return room for the neighbours that n rows had last, where that helps."""
-    if not has_triton(device):
-        return None
-    return torch.full((n, m), -1, dtype=torch.int32, device=device)
+    def of(self, rows: Tensor | slice) -> Tensor | None:
+        """Return what is kept of the rows (b,), (b, m)."""
+        return None if self.positions is None else self.positions[rows]
 
-
-def remembered(found: Neighbors) -> Tensor:
-    """Return neighbours as `last` keeps them: (b, m) int32, -1 where there is none."""
-    return found.position.masked_fill(~found.found, -1).int()
+    def keep(self, rows: Tensor | slice, near: Neighbors, complete: bool) -> None:
+        """Keep the neighbours of rows (b,); complete ones were all found."""
+        if self.positions is not None:
+            position, found = near
+            position = position if complete else position.masked_fill(~found, -1)
+            self.positions[rows] = position.int()

@@ -23,15 +23,17 @@ class UpdatableIndex(PointIndex):
     candidate; on a GPU `extended` lays all candidates out anew.
     """
 
-    def __init__(self, network: TabR, rows: Rows, device: torch.device) -> None:
-        """Make rows searchable for the network on the device.
+    def __init__(self, network: TabR, rows: Rows, labels: Tensor) -> None:
+        """Make rows searchable for the network, on the labels' device.
 
         On CPUs it comes with the network in float64, which costs little there and
         keeps a prediction the same however many rows are predicted together.
         """
         self.encoder = network
-        own = copy.deepcopy(network).double() if device.type == "cpu" else network
-        super().__init__(own, candidate_points(network, rows))
+        points = candidate_points(network, rows)
+        if labels.device.type == "cpu":
+            network = copy.deepcopy(network).double()
+        super().__init__(network, points, labels)
         self.n_removed = 0
         self._alive: Tensor | None = None  # (n,), where a scan needs to be told
         if self.scan is None:
@@ -44,13 +46,13 @@ class UpdatableIndex(PointIndex):
             )
 
     @torch.no_grad()
-    def extended(self, rows: Rows) -> Self:
-        """Return it with further candidates."""
-        new = copy.copy(self)
+    def extended(self, rows: Rows, labels: Tensor) -> Self:
+        """Return it with further candidates; the labels (n,) are those of all."""
+        new = self.relabelled(labels)
         points = candidate_points(self.encoder, rows).to(self.points.device)
         if self.scan is not None:
             every = torch.cat([self.points, points])
-            PointIndex.__init__(new, self.network, every, self.metric)
+            PointIndex.__init__(new, self.network, every, labels, self.metric)
             if self._alive is not None:
                 new._alive = torch.cat([self._alive, self._alive.new_ones(len(points))])
             return new
@@ -64,6 +66,12 @@ class UpdatableIndex(PointIndex):
                 offsets = self._offsets.view.new_zeros(len(points))
             new._offsets = self._offsets.extended(offsets)
             new.offsets = new._offsets.view
+        return new
+
+    def relabelled(self, labels: Tensor) -> Self:
+        """Return it with other labels (n,)."""
+        new = copy.copy(self)
+        new.labels = labels
         return new
 
     def without(self, positions: Tensor) -> Self:
@@ -86,12 +94,12 @@ class UpdatableIndex(PointIndex):
         return new
 
     def _permitted(self, rules: Filter | None, b: int) -> Filter | None:
-        """Forbid who was removed."""
+        """Return the rules, with one that forbids who was removed."""
         return rules if self._alive is None else _among(self._alive, rules, b)
 
 
 def _among(alive: Tensor, rules: Filter | None, b: int) -> Filter:
-    """Add a rule: a candidate's flag must be one."""
+    """Return the rules with one more: a candidate's flag must be one."""
     codes, one = alive[None], alive.new_ones(1, b)
     if rules is None:
         return Filter(codes, one, one, 0, 1)

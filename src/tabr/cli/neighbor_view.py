@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import is_classifier
 
 from tabr.estimators import TabRClassifier, TabRRegressor
 from tabr.prediction.explanation import Explanation
@@ -60,7 +59,7 @@ def make_cases(
         predictions, table = found.answers, found.table
     else:
         values, table, _ = model.signals(chosen)
-        predictions = model.target_.decode(values) if is_classifier(model) else values
+        predictions = model.target_.answers(values)
     candidates = model.candidates_
     if not set(model.preprocessor_.kinds_) <= set(chosen.columns):
         chosen = chosen.set_axis(candidates.frame.columns, axis=1)  # a nameless fit

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from tabr.config import EmbeddingConfig
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 
 
 class LinearReLU(nn.Module):
@@ -124,28 +125,26 @@ def make_embedding(n_features: int, config: EmbeddingConfig) -> nn.Module:
     return (PLR if config.kind == "plr" else PLRLite)(n_features, config)
 
 
+def input_width(shape: DataShape, embedding: EmbeddingConfig | None) -> int:
+    """Return the width of input vectors."""
+    per_number = 1 if embedding is None else embedding.width
+    return shape.width + shape.n_num * (per_number - 1)
+
+
 class InputVector(nn.Module):
     """Rows -> u, the input vector: numbers, binary columns, one-hot categories.
 
     Shape: rows (...) -> (..., width).
     """
 
-    def __init__(
-        self,
-        n_num: int,
-        n_bin: int,
-        cardinalities: tuple[int, ...],
-        embedding: EmbeddingConfig | None,
-    ) -> None:
+    def __init__(self, shape: DataShape, embedding: EmbeddingConfig | None) -> None:
         """Embed numbers only where there are any."""
         super().__init__()
-        self.is_fixed = embedding is None or n_num == 0
         self.embedding: nn.Module = nn.Identity()
-        if embedding is not None and n_num > 0:
-            self.embedding = make_embedding(n_num, embedding)
-        self.one_hot = OneHot(cardinalities)
-        width_num = n_num * (embedding.width if embedding is not None else 1)
-        self.width = width_num + n_bin + sum(cardinalities)
+        if embedding is not None and shape.n_num > 0:
+            self.embedding = make_embedding(shape.n_num, embedding)
+        self.one_hot = OneHot(shape.cardinalities)
+        self.width = input_width(shape, embedding)
 
     def forward(self, rows: Rows) -> Tensor:
         """Join the parts of the input vector."""

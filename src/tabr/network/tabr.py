@@ -22,16 +22,26 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tabr.config import NetworkConfig, Task
+from tabr.config import NetworkConfig
 from tabr.device.member_axis import Dropout, n_members
-from tabr.network.embeddings import InputVector
+from tabr.network.embeddings import InputVector, input_width
 from tabr.network.hidden_sum import hidden_sum, shared_hidden_sum
+from tabr.network.labels import make_label_value
 from tabr.network.rows import Rows, take
+from tabr.tables.shape import DataShape
 
 # A linear encoder's input vectors serve as points up to this multiple of the width;
 # beyond it the products with them cost more than encoding the neighbours again.
 _WIDEST_POINT = 3
 _MOST_PARTS = 64  # of rows, whose sums are added up
+
+
+def points_are_inputs(config: NetworkConfig, shape: DataShape) -> bool:
+    """Whether rows are remembered by their input vectors, which no step changes."""
+    width = input_width(shape, config.embedding)
+    fixed = config.embedding is None or shape.n_num == 0
+    linear = config.encoder_blocks == 0
+    return linear and fixed and width <= _WIDEST_POINT * config.width
 
 
 class Context(NamedTuple):
@@ -106,44 +116,6 @@ class Block(nn.Module):
         return out
 
 
-class NumberLabel(nn.Module):
-    """W_Y for numbers: Linear(1, d), summed over neighbours before it is applied."""
-
-    spared_from_decay = True
-
-    def __init__(self, width: int) -> None:
-        """Draw weight and bias uniform in +-1/sqrt(2)."""
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(width, 1))
-        self.bias = nn.Parameter(torch.empty(width))
-        for parameter in (self.weight, self.bias):
-            nn.init.uniform_(parameter, -(2**-0.5), 2**-0.5)
-
-    def forward(self, labels: Tensor, weights: Tensor) -> Tensor:
-        """Labels and weights (b, m) -> sum_i w_i W_Y(y_i), (b, d)."""
-        terms = torch.stack([labels, torch.ones_like(labels)], -1)  # (b, m, 2)
-        sums = (weights[:, None] @ terms).squeeze(1)  # of labels and of weights
-        return sums @ torch.stack([self.weight[:, 0], self.bias])
-
-
-class ClassLabel(nn.Module):
-    """W_Y for classes: a table of embeddings, applied to the weighted histogram."""
-
-    spared_from_decay = True
-
-    def __init__(self, n_classes: int, width: int) -> None:
-        """Draw the table uniform in +-1."""
-        super().__init__()
-        self.table = nn.Parameter(torch.empty(n_classes, width))
-        nn.init.uniform_(self.table, -1.0, 1.0)
-
-    def forward(self, labels: Tensor, weights: Tensor) -> Tensor:
-        """Labels and weights (b, m) -> sum_i w_i table[y_i], (b, d)."""
-        classes = torch.arange(len(self.table), device=labels.device)
-        is_class = (labels[..., None] == classes).to(weights.dtype)  # (b, m, classes)
-        return (weights[:, None] @ is_class).squeeze(1) @ self.table
-
-
 class Difference(nn.Module):
     """T(k - k_i), summed over neighbours before its last layer."""
 
@@ -188,30 +160,18 @@ class Difference(nn.Module):
 class TabR(nn.Module):
     """The whole network, at any point of the paper's design space."""
 
-    def __init__(
-        self,
-        config: NetworkConfig,
-        n_num: int,
-        n_bin: int,
-        cardinalities: tuple[int, ...],
-        task: Task,
-        n_classes: int = 0,
-    ) -> None:
+    def __init__(self, config: NetworkConfig, shape: DataShape) -> None:
         """Build the modules that the config names; `forward` only runs them."""
         super().__init__()
         self.config = config
         d, r = config.width, config.retrieval
-        self.input = InputVector(n_num, n_bin, cardinalities, config.embedding)
+        self.input = InputVector(shape, config.embedding)
         self.linear = nn.Linear(self.input.width, d)
         self.encoder = nn.ModuleList(
             Block(config, normalized=i > 0) for i in range(config.encoder_blocks)
         )
         self.norm = nn.LayerNorm(d) if config.encoder_blocks else nn.Identity()
-        self.points_are_inputs = (
-            config.encoder_blocks == 0
-            and self.input.is_fixed
-            and self.input.width <= _WIDEST_POINT * d
-        )
+        self.points_are_inputs = points_are_inputs(config, shape)
         # A bias of keys is forgotten by differences and by <q, k> unless q is k.
         bias_matters = (r.similarity == "dot") != r.own_query
         self.to_key = nn.Linear(d, d, bias=bias_matters)
@@ -221,9 +181,7 @@ class TabR(nn.Module):
         self.row_value = nn.Linear(d, d) if "row" in r.value else None
         self.label_value: nn.Module | None = None
         if "label" in r.value:
-            self.label_value = (
-                NumberLabel(d) if task == "regression" else ClassLabel(n_classes, d)
-            )
+            self.label_value = make_label_value(shape, d)
         self.difference_value = Difference(config) if "difference" in r.value else None
         self.unknown_label: nn.Parameter | None = None
         if r.self_in_context and "label" in r.value:
@@ -232,12 +190,13 @@ class TabR(nn.Module):
         self.predictor = nn.Sequential(
             *(Block(config, normalized=True) for _ in range(config.predictor_blocks))
         )
-        n_outputs = n_classes if task == "classes" else 1
-        self.head = nn.Sequential(nn.LayerNorm(d), nn.ReLU(), nn.Linear(d, n_outputs))
+        self.head = nn.Sequential(
+            nn.LayerNorm(d), nn.ReLU(), nn.Linear(d, shape.n_outputs)
+        )
 
     @property
     def can_share(self) -> bool:
-        """Tell whether keys and T are all that is read of neighbours' points."""
+        """Whether keys and T are all that is read of neighbours' points."""
         r = self.config.retrieval
         plain = not (r.self_in_context or r.own_query or self.is_dot)
         return plain and self.row_value is None and not self.points_are_inputs

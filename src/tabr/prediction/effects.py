@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from tabr.candidates.point_index import PointIndex
-from tabr.network.rows import Rows, take
-from tabr.network.tabr import Context, NumberLabel, TabR
+from tabr.network.labels import NumberLabel
+from tabr.network.rows import Rows
+from tabr.network.tabr import Context
 from tabr.search import Neighbors
 
 _MOST_NUMBERS = 1 << 22  # of points that are copied for one chunk of rows
@@ -35,33 +36,28 @@ class Effects(NamedTuple):
 
 
 @torch.no_grad()
-def leave_out(
-    index: PointIndex, labels: Tensor, rows: Rows, neighbors: Neighbors
-) -> Effects:
-    """Predict for rows without each of their neighbours, and without all of them."""
-    network, dtype = index.network, index.metric.key.dtype
-    m, p = neighbors.position.shape[1], index.points.shape[1]
+def leave_out(index: PointIndex, rows: Rows, near: Neighbors) -> Effects:
+    """Return predictions for rows without each of their neighbours, and without all."""
+    network, device = index.network, index.labels.device
+    m, p = near.position.shape[1], index.points.shape[1]
     size = max(1, _MOST_NUMBERS // max(1, (m + 1) * m * p))
-    parts = []
+    chunks = []
     for start in range(0, rows.n_rows, size):
         chosen = slice(start, start + size)
-        part = rows.take(chosen).to(labels.device).in_precision(dtype)
-        position, found = neighbors.position[chosen], neighbors.found[chosen]
-        points = take(index.points, position).to(dtype)
-        near = labels[position]
-        near = near.to(dtype) if near.is_floating_point() else near
-        masks = _masks(found)  # (b, m + 1, m)
-        b = len(position)
-        many = torch.arange(b, device=labels.device).repeat_interleave(m + 1)
-        context = Context(points[many], near[many], masks.flatten(0, 1))
-        output = network(part.take(many), context, index.metric).prediction
+        part = rows.take(chosen).to(device).in_precision(index.metric.key.dtype)
+        whole = index.context(Neighbors(*(t[chosen] for t in near)), complete=False)
+        b = part.n_rows
+        repeated = torch.arange(b, device=device).repeat_interleave(m + 1)
+        masks = _masks(near.found[chosen]).flatten(0, 1)  # (b * (m + 1), m)
+        context = Context(whole.points[repeated], whole.labels[repeated], masks)
+        output = network(part.take(repeated), context, index.metric).prediction
         output = output.view(b, m + 1, -1)
-        correction = _correction(network, part, points, index)
-        parts.append((output[:, :m], output[:, m], correction))
-    without, alone, corrections = zip(*parts, strict=True)
-    there = [part for part in corrections if part is not None]
+        correction = _correction(index, part, whole.points)
+        chunks.append((output[:, :m], output[:, m], correction))
+    without, alone, corrections = zip(*chunks, strict=True)
+    numbers = [part for part in corrections if part is not None]
     return Effects(
-        torch.cat(without), torch.cat(alone), torch.cat(there) if there else None
+        torch.cat(without), torch.cat(alone), torch.cat(numbers) if numbers else None
     )
 
 
@@ -73,22 +69,21 @@ def _masks(found: Tensor) -> Tensor:
     return torch.cat([found[:, None] & others, nobody], 1)
 
 
-def _correction(
-    network: TabR, rows: Rows, points: Tensor, index: PointIndex
-) -> Tensor | None:
-    """Project T of each neighbour on the direction of labels: (b, m).
+def _correction(index: PointIndex, rows: Rows, points: Tensor) -> Tensor | None:
+    """Return T of each neighbour, projected on the direction of labels: (b, m).
 
     W_Y maps labels to a line; what T adds along it is added to the label.
     """
+    network = index.network
     label, difference = network.label_value, network.difference_value
     if not isinstance(label, NumberLabel) or difference is None:
         return None
     hidden = index.metric.hidden
     assert hidden is not None
     b, m, p = points.shape
-    own = network.points(rows)[:, None] - points
+    differences = network.points(rows)[:, None] - points
     ones = points.new_ones(b * m, 1)
-    values = difference(own.reshape(b * m, 1, p), hidden, ones)  # one at a time
+    values = difference(differences.reshape(b * m, 1, p), hidden, ones)  # one at a time
     direction = label.weight[:, 0]
     along: Tensor = values @ direction / direction.square().sum()
     return along.view(b, m)

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tabr.errors import DataError, ParameterError
 from tabr.prediction.explanation import NeighborTable
+from tabr.tables.targets import Target
 
 Floats = NDArray[np.float64]
 
@@ -68,35 +69,38 @@ class Calibration:
         return share
 
 
-def calibrate_numbers(
-    truth: Floats, prediction: Floats, table: NeighborTable, labels: NDArray[Any]
-) -> Calibration:
-    """Learn from errors of numbers; labels (n, m) are those of neighbours."""
-    own = spreads(table, labels)
-    usual = float(np.median(own)) or 1.0
-    scores = np.abs(truth - prediction) / _widths(own, usual)
-    return Calibration(np.sort(scores), np.sort(distance(table)), usual)
+class Signals(NamedTuple):
+    """What one search says of n rows.
+
+    Attributes:
+        predictions: Values (n,) or probabilities (n, classes).
+        table: Neighbours, (n, m).
+        labels: Their labels (n, m), as the user gave them.
+    """
+
+    predictions: Floats
+    table: NeighborTable
+    labels: NDArray[Any]
 
 
-def calibrate_classes(
-    truth: NDArray[np.int64], probabilities: Floats, table: NeighborTable
-) -> Calibration:
-    """Learn from probabilities (n, classes) that the true classes were given."""
-    given = np.take_along_axis(probabilities, truth[:, None], 1)[:, 0]
-    return Calibration(np.sort(1 - given), np.sort(distance(table)), 0.0)
+def calibrate(signals: Signals, y: NDArray[Any], target: Target) -> Calibration:
+    """Learn from the errors of predictions for rows whose labels y (n,) are known."""
+    distances = np.sort(distance(signals.table))
+    if target.classes is None:
+        spread = spreads(signals)
+        usual = float(np.median(spread)) or 1.0
+        scores = np.abs(y - signals.predictions) / _widths(spread, usual)
+        return Calibration(np.sort(scores), distances, usual)
+    codes = target.encode(y)
+    of_truth = np.take_along_axis(signals.predictions, codes[:, None], 1)[:, 0]
+    return Calibration(np.sort(1 - of_truth), distances, 0.0)
 
 
-def intervals(
-    calibration: Calibration,
-    coverage: float,
-    prediction: Floats,
-    table: NeighborTable,
-    labels: NDArray[Any],
-) -> Floats:
+def intervals(calibration: Calibration, coverage: float, signals: Signals) -> Floats:
     """Return lower and upper ends (n, 2)."""
     limit = calibration.limit(coverage)
-    reach = limit * _widths(spreads(table, labels), calibration.spread)
-    return np.stack([prediction - reach, prediction + reach], 1)
+    reach = limit * _widths(spreads(signals), calibration.spread)
+    return np.stack([signals.predictions - reach, signals.predictions + reach], 1)
 
 
 def sets(
@@ -108,9 +112,10 @@ def sets(
     return inside
 
 
-def spreads(table: NeighborTable, labels: NDArray[Any]) -> Floats:
+def spreads(signals: Signals) -> Floats:
     """Return the weighted standard deviations (n,) of neighbours' labels."""
-    values = np.where(table.ids >= 0, labels, 0.0).astype(np.float64)
+    table = signals.table
+    values = np.where(table.ids >= 0, signals.labels, 0.0).astype(np.float64)
     total = np.maximum(table.weights.sum(1, keepdims=True), 1e-12)
     weights = table.weights / total
     mean = (weights * values).sum(1, keepdims=True)
@@ -118,18 +123,19 @@ def spreads(table: NeighborTable, labels: NDArray[Any]) -> Floats:
     return spread
 
 
-def _widths(own: Floats, usual: float) -> Floats:
+def _widths(spread: Floats, usual: float) -> Floats:
     """Return the widths of intervals before they are scaled (n,).
 
     Half is what is usual: where few neighbours happen to agree, the model may err too.
     """
-    return 0.5 * (own + usual)
+    return 0.5 * (spread + usual)
 
 
 def distance(table: NeighborTable) -> Floats:
     """Return how far rows are from their nearest candidates (n,); inf if none."""
     near = np.sort(np.where(table.ids >= 0, table.distances, np.inf), 1)[:, :_NEAREST]
-    there = np.isfinite(near)
-    total = np.where(there, near, 0.0).sum(1)
-    mean: Floats = np.where(there.any(1), total / np.maximum(there.sum(1), 1), np.inf)
+    exists = np.isfinite(near)
+    total = np.where(exists, near, 0.0).sum(1)
+    n_near = np.maximum(exists.sum(1), 1)
+    mean: Floats = np.where(exists.any(1), total / n_near, np.inf)
     return mean

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from tabr.errors import ParameterTypeError
 from tabr.estimators import TabRClassifier, TabRRegressor
 from tabr.prediction.explanation import NeighborTable
-from tabr.prediction.uncertainty import intervals, sets
+from tabr.prediction.uncertainty import Signals, intervals, sets
 from tabr.tables.frame import to_frame
 
 Model = TabRClassifier | TabRRegressor
@@ -77,9 +77,7 @@ class Evidence:
     @cached_property
     def answers(self) -> NDArray[Any]:
         """What was predicted (n,): numbers or classes."""
-        if self.codes is None:
-            return self.prediction
-        return self.model.target_.decode(self.prediction)
+        return self.model.target_.answers(self.prediction)
 
     @cached_property
     def typicality(self) -> Floats:
@@ -88,8 +86,8 @@ class Evidence:
 
     def intervals(self, coverage: float = COVERAGE) -> Floats:
         """Return lower and upper ends (n, 2), as `predict_interval` does."""
-        calibration, prediction = self.model.calibration_, self.prediction
-        return intervals(calibration, coverage, prediction, self.table, self.labels)
+        signals = Signals(self.prediction, self.table, self.labels)
+        return intervals(self.model.calibration_, coverage, signals)
 
     def sets(self, coverage: float = COVERAGE) -> NDArray[np.bool_]:
         """Return sets of classes (n, classes), as `predict_set` does."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from tabr.search.filter import Allowed
 
 _ROWS = {"cpu": 256, "cuda": 1024}  # queries of one product
-_BYTES = {"cpu": 1 << 28, "cuda": 1 << 31}  # scores held at a time
+SCORE_BYTES = {"cpu": 1 << 28, "cuda": 1 << 31}  # scores held at a time
 
 
 class Neighbors(NamedTuple):
@@ -52,7 +52,7 @@ def top(
     b, n = len(queries), len(vectors)
     kind = queries.device.type
     n_rows = max(1, min(b, _ROWS.get(kind, 1024)))
-    limit = (max_bytes or _BYTES.get(kind, 1 << 28)) // queries.element_size()
+    limit = (max_bytes or SCORE_BYTES.get(kind, 1 << 28)) // queries.element_size()
     n_candidates = max(1, min(n, limit // n_rows))
     m = min(m, n)
     if b == 0 or m == 0:

@@ -23,7 +23,7 @@ from tabr import TabRClassifier, TabRRegressor, __version__
 from tabr.errors import DataError
 from tabr.estimators import load_model
 from tabr.prediction.explanation import NeighborTable
-from tabr.prediction.uncertainty import intervals, sets
+from tabr.prediction.uncertainty import Signals, intervals, sets
 from tabr.serving.schema import Row, Schema
 from tabr.serving.store import Behind, Change, ChangeKind, Store, open_store
 from tabr.text import plain, plain_list
@@ -361,7 +361,7 @@ def _predictions(
     typicality = plain_list(calibration.typicality(table))
     classes = _classes(model)
     if classes is None:
-        ends = intervals(calibration, coverage, prediction, table, labels)
+        ends = intervals(calibration, coverage, Signals(prediction, table, labels))
         return [
             {"prediction": plain(p), "interval": plain_list(i), "typicality": t}
             for p, i, t in zip(prediction, ends, typicality, strict=True)

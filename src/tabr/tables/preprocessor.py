@@ -40,6 +40,8 @@ from tabr.tables.columns import (
 )
 from tabr.tables.frame import match_columns, readable, to_frame
 from tabr.tables.normalize import Normalization, Normalizer
+from tabr.tables.shape import DataShape
+from tabr.tables.targets import Target
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,24 @@ class Arrays:
     num: npt.NDArray[np.float32]  # (n, p)
     bin: Flags  # (n, q)
     cat: Codes  # (n, r)
+
+
+@dataclass(frozen=True)
+class EncodedRows:
+    """Rows in the columns of fit, and the same as the network takes them."""
+
+    frame: pd.DataFrame
+    arrays: Arrays
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.frame)
+
+    def take(self, index: npt.NDArray[np.int64]) -> EncodedRows:
+        """Return the rows at index."""
+        frame = self.frame.iloc[index].reset_index(drop=True)
+        num, flags, codes = self.arrays.num, self.arrays.bin, self.arrays.cat
+        return EncodedRows(frame, Arrays(num[index], flags[index], codes[index]))
 
 
 class Preprocessor:
@@ -102,6 +122,11 @@ class Preprocessor:
 
     def fit(self, frame: pd.DataFrame) -> Self:
         """Learn kinds, levels and scales from the training rows."""
+        self.fit_transform(frame)
+        return self
+
+    def fit_transform(self, frame: pd.DataFrame) -> Arrays:
+        """Learn from the training rows, and return them as arrays."""
         frame = to_frame(frame)
         self._inputs = tuple(frame.columns)
         self.feature_names = tuple(c for c in self._inputs if c not in self.ignore)
@@ -122,10 +147,10 @@ class Preprocessor:
             kind = self.kinds.get(name, cells.kind)
             columns.append(fit_column(cells, kind, self.max_levels))
         self._set_columns([c for c in columns if c is not None])
-        num, flags, _ = self._encode(frame)
+        num, flags, codes = self._encode(frame)
         self.n_num, self.n_bin = num.shape[1], flags.shape[1]
         self._normalizer = Normalizer.fit(num, self.normalization, self.seed)
-        return self
+        return Arrays(self._normalizer.transform(num), flags, codes)
 
     def _set_columns(self, columns: list[Column]) -> None:
         self._columns = columns or [Column(self.feature_names[0])]
@@ -159,24 +184,28 @@ class Preprocessor:
                         target[place] = values
         return num.T, flags, cat
 
-    def match(
-        self, frame: pd.DataFrame, *, caller: str = "Preprocessor"
-    ) -> pd.DataFrame:
-        """Return the rows with the columns' names of fit."""
+    def match(self, X: object, *, caller: str = "Preprocessor") -> pd.DataFrame:
+        """Return any table's rows with the columns' names of fit."""
         if not hasattr(self, "_normalizer"):
             raise NotFittedError(f"{caller} is not fitted yet; call fit first")
         return match_columns(
-            readable(frame), self._inputs, self.feature_names, self.kinds_, caller
+            readable(X), self._inputs, self.feature_names, self.kinds_, caller
         )
+
+    def shape(self, target: Target) -> DataShape:
+        """Return what a network for these columns and this target must know."""
+        columns = self.n_num, self.n_bin, self.cardinalities
+        return DataShape(*columns, target.task, target.n_classes)
 
     def transform(self, frame: pd.DataFrame, *, caller: str = "Preprocessor") -> Arrays:
         """Return the rows as arrays; `caller` is the name to use in messages."""
-        return self.arrays(self.match(frame, caller=caller))
+        return self.encode(frame, caller=caller).arrays
 
-    def arrays(self, matched: pd.DataFrame) -> Arrays:
-        """Return rows as arrays that `match` has returned."""
-        num, flags, cat = self._encode(matched)
-        return Arrays(self._normalizer.transform(num), flags, cat)
+    def encode(self, X: object, *, caller: str = "Preprocessor") -> EncodedRows:
+        """Return any table's rows with the columns of fit, and as arrays."""
+        frame = self.match(X, caller=caller)
+        num, flags, codes = self._encode(frame)
+        return EncodedRows(frame, Arrays(self._normalizer.transform(num), flags, codes))
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return all that was fitted as a JSON-able dict and named arrays."""

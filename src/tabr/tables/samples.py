@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from tabr.errors import DataError, ParameterError
 from tabr.tables.frame import to_frame
-from tabr.tables.targets import ClassTarget, NumberTarget
+from tabr.tables.preprocessor import Arrays, EncodedRows
+from tabr.tables.targets import Target
 
 
 class Split(NamedTuple):
@@ -42,13 +43,17 @@ class Sample:
     y: NDArray[Any]
     weights: NDArray[np.float64] | None = None
 
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.ids)
+
     @classmethod
     def read(
         cls,
         X: object,
         y: object,
         weights: object,
-        target: type[NumberTarget] | type[ClassTarget],
+        target: type[Target],
         caller: str,
     ) -> Sample:
         """Read any table; rows of weight zero are left out."""
@@ -68,16 +73,6 @@ class Sample:
             self.frame.iloc[index].reset_index(drop=True),
             self.y[index],
             None if self.weights is None else self.weights[index],
-        )
-
-    def joined(self, other: Sample) -> Sample:
-        """Return these rows, then the others, without weights."""
-        names = self.frame.columns
-        frames = [self.frame, other.frame.reindex(columns=names)]
-        return Sample(
-            np.concatenate([self.ids, other.ids]),
-            pd.concat(frames, ignore_index=True),
-            np.concatenate([self.y, other.y]),
         )
 
     def hold_out(
@@ -129,6 +124,30 @@ class Sample:
             place = np.where(is_last, np.inf, places_in_proportion(shuffled))
             order = order[np.argsort(place, kind="stable")]
         return self.take(np.sort(order[n_held:])), self.take(np.sort(order[:n_held]))
+
+
+@dataclass(frozen=True)
+class EncodedSample:
+    """A sample as a network takes it; all parts have length n.
+
+    Attributes:
+        sample: The rows with the columns of fit.
+        arrays: The same rows, prepared.
+        labels: Encoded labels.
+    """
+
+    sample: Sample
+    arrays: Arrays
+    labels: NDArray[Any]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.labels)
+
+    @property
+    def rows(self) -> EncodedRows:
+        """The rows without their labels."""
+        return EncodedRows(self.sample.frame, self.arrays)
 
 
 def places_in_proportion(labels: NDArray[Any]) -> NDArray[np.float64]:

@@ -1,13 +1,15 @@
-"""Targets become labels for the network, and predictions become targets again.
+"""Targets become labels for a network, and its outputs become predictions.
 
 `NumberTarget` standardises numbers and `ClassTarget` numbers the classes. Both take y
-as an array, a list, or a series or one-column table of pandas, polars or pyarrow.
+as an array, a list, or a series or one-column table of pandas, polars or pyarrow. All
+that differs between the two, differs here; others ask the target.
 """
 
 from __future__ import annotations
 
 import datetime
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, Self
 
@@ -15,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pandas.api import types
+from scipy.special import expit, softmax
 from sklearn.exceptions import DataConversionWarning
 
 from tabr.config import Task
@@ -51,18 +54,102 @@ def choose_task(y: pd.Series[Any]) -> tuple[Outcome, str]:
     return "regression", f"numbers, {n_distinct} of them different"
 
 
-class NumberTarget:
+class Target(ABC):
+    """What is predicted.
+
+    Three things have one name each: *outputs* (n, k) are what a network returns,
+    *predictions* are values (n,) in the units of y or probabilities (n, classes), and
+    *answers* (n,) are values or classes, as the user calls them.
+
+    Attributes:
+        task: Which loss.
+        classes: The classes (n_classes,) in the order of labels; None for numbers.
+        label_dtype: How labels are kept.
+        scale: Units of y in one unit of labels.
+    """
+
+    task: Task
+    classes: npt.NDArray[Any] | None
+    label_dtype: ClassVar[npt.DTypeLike]
+    scale: float = 1.0
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes; 0 for numbers."""
+        return 0 if self.classes is None else len(self.classes)
+
+    @staticmethod
+    @abstractmethod
+    def read(
+        y: object, *, n_rows: int | None = None, caller: str = "The model"
+    ) -> npt.NDArray[Any]:
+        """Return y of any make as an array (n,), nothing missing."""
+
+    @abstractmethod
+    def fit(
+        self, y: object, *, n_rows: int | None = None, caller: str = "The model"
+    ) -> Self:
+        """Learn from the labels of a table of `n_rows` rows."""
+
+    @abstractmethod
+    def scaled_by(self, y: npt.NDArray[Any]) -> Self:
+        """Return the target with the scale of y, all else as it is."""
+
+    @abstractmethod
+    def encode(self, y: object, *, n_rows: int | None = None) -> npt.NDArray[Any]:
+        """Return labels (n,) for a network."""
+
+    @abstractmethod
+    def strata(self, y: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
+        """Return what a split should keep in proportion (n,), or None."""
+
+    @abstractmethod
+    def predictions(self, outputs: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return values (n,) or probabilities (n, classes) from outputs (n, k)."""
+
+    @abstractmethod
+    def in_units(self, predictions: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return values (n,) from standardised ones; probabilities stay."""
+
+    @abstractmethod
+    def answers(self, predictions: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return values (n,), or the likeliest classes (n,)."""
+
+    @abstractmethod
+    def chosen(
+        self, predictions: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.int64] | None:
+        """Return which column of predictions is the answer (n,); None for values."""
+
+    @abstractmethod
+    def usual(self, y: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the prediction that knows nothing: mean (), or shares (classes,)."""
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return all that was fitted as a JSON-able dict and named arrays."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(
+        cls, state: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
+    ) -> Self:
+        """Return the target that `state` described."""
+
+
+class NumberTarget(Target):
     """A number to predict; labels are standardised by the training rows.
 
     >>> target = NumberTarget().fit([1.0, 2.0, 3.0])
-    >>> target.decode(target.encode([2.0]))
+    >>> target.predictions(target.encode([2.0]))
     array([2.])
     """
 
-    task: ClassVar[Task] = "regression"
-    n_classes = 0
+    task = "regression"
+    classes = None
+    label_dtype = np.float32
     mean: float
-    std: float  # 1 if all targets are equal
+    scale: float  # standard deviation, 1 if all targets are equal
 
     @staticmethod
     def read(
@@ -77,14 +164,18 @@ class NumberTarget:
         """Learn mean and standard deviation; `n_rows` is the table's row count."""
         values = _numbers(_read(y, n_rows, caller))
         if values.min() == values.max():
-            self.mean, self.std = float(values[0]), 1.0
+            self.mean, self.scale = float(values[0]), 1.0
             return self
         # a power of two is exact and keeps squares of huge numbers finite
         exponent = np.frexp(np.abs(values).max())[1]
         values = np.ldexp(values, -exponent)
         self.mean = float(np.ldexp(values.mean(), exponent))
-        self.std = float(np.ldexp(values.std(), exponent)) or 1.0
+        self.scale = float(np.ldexp(values.std(), exponent)) or 1.0
         return self
+
+    def scaled_by(self, y: npt.NDArray[Any]) -> Self:
+        """Return the target with the mean and the scale of y."""
+        return type(self)().fit(y)
 
     def encode(
         self, y: object, *, n_rows: int | None = None
@@ -92,17 +183,35 @@ class NumberTarget:
         """Return labels (n,)."""
         values = _numbers(_read(y, n_rows, "The model"))
         with np.errstate(over="ignore"):
-            labels = (values - self.mean) / self.std
+            labels = (values - self.mean) / self.scale
         return np.clip(labels, -_FLOAT32_MAX, _FLOAT32_MAX).astype(np.float32)
 
-    def decode(self, prediction: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Turn predictions (n,) or (n, 1) into numbers (n,) in the user's units."""
-        values = np.asarray(prediction, dtype=np.float64).reshape(-1)
-        return values * self.std + self.mean
+    def strata(self, y: npt.NDArray[Any]) -> None:
+        """Return None: any split will do."""
+
+    def predictions(self, outputs: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return values (n,) in the units of y from outputs (n,) or (n, 1)."""
+        values = np.asarray(outputs, dtype=np.float64).reshape(-1)
+        return values * self.scale + self.mean
+
+    def in_units(self, predictions: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return values (n,) in the units of y from standardised ones."""
+        return self.predictions(predictions)
+
+    def answers(self, predictions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the values themselves."""
+        return predictions
+
+    def chosen(self, predictions: npt.NDArray[np.float64]) -> None:
+        """Return None: values have no columns."""
+
+    def usual(self, y: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the mean of y, ()."""
+        return np.asarray(np.mean(y), dtype=np.float64)
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return all that was fitted as a JSON-able dict and named arrays."""
-        return {"mean": self.mean, "std": self.std}, {}
+        return {"mean": self.mean, "std": self.scale}, {}
 
     @classmethod
     def from_state(
@@ -110,26 +219,29 @@ class NumberTarget:
     ) -> Self:
         """Return the target that `state` described."""
         self = cls()
-        self.mean, self.std = state["mean"], state["std"]
+        self.mean, self.scale = state["mean"], state["std"]
         return self
 
 
-class ClassTarget:
+class ClassTarget(Target):
     """A class to predict; labels are positions in the sorted `classes`.
 
     Labels of one type are sorted by value, mixed ones by type name and value. Times
     with a zone are taken as UTC.
 
     >>> target = ClassTarget().fit(["no", "yes", "no"])
-    >>> target.encode(["yes", "no"]), target.decode([0.9, 0.2]).tolist()
-    (array([1, 0]), ['yes', 'no'])
+    >>> target.encode(["yes", "no"])
+    array([1, 0])
+    >>> target.answers(target.predictions([[2.5], [-1.0]])).tolist()
+    ['yes', 'no']
     """
 
-    classes: npt.NDArray[Any]  # (n_classes,)
+    classes: npt.NDArray[Any]
+    label_dtype = np.int64
 
     @property
-    def task(self) -> Task:
-        """The network's task."""
+    def task(self) -> Task:  # type: ignore[override]
+        """Which loss: that of one logit for two classes."""
         return "binary" if self.n_classes == 2 else "classes"
 
     @staticmethod
@@ -138,11 +250,6 @@ class ClassTarget:
     ) -> npt.NDArray[Any]:
         """Return y of any make as labels (n,), nothing missing."""
         return _labels(_read(y, n_rows, caller))
-
-    @property
-    def n_classes(self) -> int:
-        """How many classes there are."""
-        return len(self.classes)
 
     def fit(
         self, y: object, *, n_rows: int | None = None, caller: str = "The model"
@@ -170,6 +277,10 @@ class ClassTarget:
             )
         return self
 
+    def scaled_by(self, y: npt.NDArray[Any]) -> Self:
+        """Return the target itself: classes have no scale."""
+        return self
+
     def encode(self, y: object, *, n_rows: int | None = None) -> npt.NDArray[np.int64]:
         """Return labels (n,), each in 0 ... n_classes - 1."""
         values = _labels(_read(y, n_rows, "The model"))
@@ -186,17 +297,38 @@ class ClassTarget:
             )
         return codes.astype(np.int64)
 
-    def decode(self, proba: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Turn probabilities into classes (n,).
+    def strata(self, y: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the codes of the classes (n,)."""
+        return self.encode(y)
 
-        They are (n, n_classes), or for two classes (n,) or (n, 1): of the second.
+    def predictions(self, outputs: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return probabilities (n, n_classes) from logits (n, k).
+
+        Of two classes there is one logit, that of the second.
         """
-        array = np.asarray(proba)
-        if array.ndim == 1 or array.shape[1] == 1:
-            codes = (array.reshape(-1) > 0.5).astype(np.int64)
-        else:
-            codes = array.argmax(axis=1)
-        return np.take(self.classes, codes)
+        logits = np.asarray(outputs, dtype=np.float64)
+        if self.task == "binary":
+            second = expit(logits.reshape(-1, 1))
+            return np.concatenate([1 - second, second], axis=1)
+        probabilities: npt.NDArray[np.float64] = softmax(logits, axis=1)
+        return probabilities
+
+    def in_units(self, predictions: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the probabilities themselves."""
+        return np.asarray(predictions, dtype=np.float64)
+
+    def answers(self, predictions: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return the likeliest classes (n,)."""
+        return np.take(self.classes, self.chosen(predictions))
+
+    def chosen(self, predictions: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """Return the codes of the likeliest classes (n,)."""
+        codes: npt.NDArray[np.int64] = np.argmax(predictions, axis=1)
+        return codes
+
+    def usual(self, y: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the share of each class, (n_classes,)."""
+        return np.bincount(self.encode(y), minlength=self.n_classes) / len(y)
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return all that was fitted as a JSON-able dict and named arrays."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from tabr.candidates.device_rules import TaggedRows
-from tabr.candidates.point_index import (
-    PointIndex,
-    candidate_points,
-    no_memory,
-    remembered,
-)
+from tabr.candidates.point_index import LastNeighbors, PointIndex, candidate_points
 from tabr.device.member_axis import n_members
 from tabr.network.hidden_sum import shares
 from tabr.network.rows import Rows, take
@@ -21,121 +17,136 @@ from tabr.network.tabr import Context, Metric, TabR
 from tabr.search import Neighbors
 from tabr.training.loop import History
 
+_CHUNK = 4096  # rows whose contexts are found at a time
 
-class Look(NamedTuple):
-    """What contexts read of a network: its metric and, where it pays, all points."""
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The rows that a network learns from, who are also the candidates; n of them.
+
+    Attributes:
+        rows: The rows; they may be kept in host memory.
+        labels: Encoded labels (n,), on the network's device.
+        weights: Weights (n,) of the losses, of mean one; None weighs all alike.
+        tagged: What a rule allows the rows; None allows all.
+    """
+
+    rows: Rows
+    labels: Tensor
+    weights: Tensor | None = None
+    tagged: TaggedRows | None = None
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.labels)
+
+
+class Snapshot(NamedTuple):
+    """What a step reads of a network: its metric and, where it pays, all points."""
 
     metric: Metric
-    every: Tensor | None
+    points: Tensor | None
 
 
 class Contexts:
-    """Neighbours of training rows among the training rows, never themselves."""
+    """Neighbours of training rows among the training rows, never themselves.
 
-    def __init__(
-        self,
-        network: TabR,
-        rows: Rows,
-        labels: Tensor,
-        m: int,
-        tagged: TaggedRows | None = None,
-    ) -> None:
-        """Make points that no training step can change once and for all.
+    Attributes:
+        complete: Whether each row finds m neighbours.
+        frozen: The neighbours of all rows, once they stay as they are.
+    """
 
-        What a rule allows the rows comes as `tagged`.
-        """
-        self.network, self.rows, self.labels, self.m = network, rows, labels, m
-        self.tagged = tagged
+    def __init__(self, network: TabR, data: TrainingRows, m: int) -> None:
+        """Make points that no training step can change once and for all."""
+        self.network, self.data, self.m = network, data, m
+        self.rows, self.labels, n = data.rows, data.labels, len(data)
         self.fixed: PointIndex | None = None
         if network.points_are_inputs:
-            self.fixed = PointIndex(network, candidate_points(network, rows))
+            points = candidate_points(network, data.rows)
+            self.fixed = PointIndex(network, points, data.labels)
         self.frozen: Neighbors | None = None
-        self.everybody = len(labels) > m and tagged is None  # has m neighbours
-        self.last = no_memory(len(labels), min(m, len(labels)), labels.device)
+        self.complete = n > m and data.tagged is None
+        self.last = LastNeighbors(n, min(m, n), data.labels.device)
 
     def of(self, batch: Tensor) -> Context:
         """Return the context of the rows at batch (b,), differentiable."""
-        look = self.look(len(batch))
-        return self.gather(self.find(batch, look), look)
+        snapshot = self.snapshot(len(batch))
+        return self.context(self.neighbors(batch, snapshot), snapshot)
 
-    def look(self, b: int) -> Look:
-        """Return what b rows need of the network as it is."""
-        every: Tensor | None = None
+    def snapshot(self, b: int) -> Snapshot:
+        """Return what a batch of b rows reads of the network as it is."""
+        points: Tensor | None = None
         if self.fixed is None and self.rows.n_rows <= b * self.m:
             # All candidates cost no more than all neighbours of the batch.
-            every = self.network.points(self.rows.to(self.labels.device))
-        return Look(self.network.metric(), every)
+            points = self.network.points(self.rows.to(self.labels.device))
+        return Snapshot(self.network.metric(), points)
 
-    def find(self, batch: Tensor, look: Look) -> Neighbors:
+    def neighbors(self, batch: Tensor, snapshot: Snapshot) -> Neighbors:
         """Return the neighbours of the rows at batch (b,)."""
         if self.frozen is not None:
             return Neighbors(*(part[batch] for part in self.frozen))
-        return self._search(self.index(look.every, look.metric), batch)
+        return self._search(self.index(snapshot), batch)
 
-    def gather(self, near: Neighbors, look: Look) -> Context:
+    def context(self, near: Neighbors, snapshot: Snapshot) -> Context:
         """Return neighbours as a context, differentiable."""
-        every = look.every if self.fixed is None else self.fixed.points
-        index, found = near
-        labels, known = self.labels[index], None if self.everybody else found
-        if every is None:
-            return Context(self._encode(index), labels, known)
-        n, p = every.shape
-        if self.network.can_share and shares(n, index.numel(), p, index.device):
-            return Context(every, labels, known, index)
-        return Context(take(every, index), labels, known)
+        points = snapshot.points if self.fixed is None else self.fixed.points
+        position, found = near
+        labels, mask = self.labels[position], None if self.complete else found
+        if points is None:
+            return Context(self._encode(position), labels, mask)
+        n, p = points.shape
+        if self.network.can_share and shares(n, position.numel(), p, position.device):
+            return Context(points, labels, mask, position)
+        return Context(take(points, position), labels, mask)
 
     def freeze(self) -> None:
         """Search once more for all rows; from now on their neighbours stay."""
         index = self.index()
-        found = [self._search(index, batch) for batch in self._all()]
+        chunks = [self._search(index, batch) for batch in self._batches()]
         self.frozen = Neighbors(
-            *(torch.cat(parts) for parts in zip(*found, strict=True))
+            *(torch.cat(parts) for parts in zip(*chunks, strict=True))
         )
 
     @torch.no_grad()
     def weighted(self) -> tuple[Tensor, Tensor]:
         """Return all rows' neighbours and their weights, both (n, m)."""
-        index, parts = self.index(), []
-        for batch in self._all():
+        index, chunks = self.index(), []
+        for batch in self._batches():
             if self.frozen is None:
-                position, found = self._search(index, batch)
+                near = self._search(index, batch)
             else:
-                position, found = (part[batch] for part in self.frozen)
-            points = take(index.points, position)
-            context = Context(points, self.labels[position], found)
+                near = Neighbors(*(part[batch] for part in self.frozen))
+            context = index.context(near, complete=False)
             output = self.network(self.rows.take(batch), context, index.metric)
-            parts.append((position, output.weights))
-        positions, weights = zip(*parts, strict=True)
+            chunks.append((near.position, output.weights))
+        positions, weights = zip(*chunks, strict=True)
         return torch.cat(positions), torch.cat(weights)
 
-    def _all(self) -> tuple[Tensor, ...]:
-        every = torch.arange(len(self.labels), device=self.labels.device)
-        return tuple(every.split(4096))
+    def _batches(self) -> tuple[Tensor, ...]:
+        rows = torch.arange(len(self.labels), device=self.labels.device)
+        return tuple(rows.split(_CHUNK))
 
-    def index(
-        self, every: Tensor | None = None, metric: Metric | None = None
-    ) -> PointIndex:
-        """Return all rows, searchable under today's metric."""
+    def index(self, snapshot: Snapshot | None = None) -> PointIndex:
+        """Return all rows, searchable under the network's present metric."""
+        metric, points = (None, None) if snapshot is None else snapshot
         if self.fixed is not None:
             self.fixed.refresh(metric)
             return self.fixed
-        if every is None:
-            every = candidate_points(self.network, self.rows)
-        return PointIndex(self.network, every.detach(), metric)
+        if points is None:
+            points = candidate_points(self.network, self.rows)
+        return PointIndex(self.network, points.detach(), self.labels, metric)
 
     def _search(self, index: PointIndex, batch: Tensor) -> Neighbors:
-        last = None if self.last is None else self.last[batch]
-        found = index.neighbors(
+        tagged = self.data.tagged
+        near = index.neighbors(
             take(index.points, batch),
             self.m,
             exclude=batch,
-            rules=None if self.tagged is None else self.tagged.rules(batch),
-            last=last,
+            rules=None if tagged is None else tagged.rules(batch),
+            last=self.last.of(batch),
         )
-        if self.last is not None:
-            known = found.position.int() if self.everybody else remembered(found)
-            self.last[batch] = known
-        return found
+        self.last.keep(batch, near, self.complete)
+        return near
 
     def _encode(self, index: Tensor) -> Tensor:
         """Return differentiable points (b, m, p) of the rows at index (b, m)."""

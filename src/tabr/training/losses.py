@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tabr.config import Task
 from tabr.search import Neighbors
-from tabr.training.contexts import Contexts, Look
+from tabr.training.contexts import Contexts, Snapshot
 
 
 def row_losses(prediction: Tensor, labels: Tensor, task: Task) -> Tensor:
@@ -27,23 +27,24 @@ class BatchLoss:
     Members that are run as one search one by one, and so call its parts.
     """
 
-    def __init__(
-        self, contexts: Contexts, task: Task, weights: Tensor | None = None
-    ) -> None:
-        """Weigh the rows' losses with weights (n,), or all alike."""
-        self.contexts, self.task, self.weights = contexts, task, weights
+    def __init__(self, contexts: Contexts, task: Task) -> None:
+        """Take the rows, labels and weights of the contexts."""
+        self.contexts, self.task = contexts, task
 
     def __call__(self, batch: Tensor) -> Tensor:
         """Return the mean loss of the rows at batch."""
-        look = self.contexts.look(len(batch))
-        return self.given(batch, self.contexts.find(batch, look), look)
+        snapshot = self.contexts.snapshot(len(batch))
+        near = self.contexts.neighbors(batch, snapshot)
+        return self.of_neighbors(batch, near, snapshot)
 
-    def given(self, batch: Tensor, near: Neighbors, look: Look) -> Tensor:
+    def of_neighbors(
+        self, batch: Tensor, near: Neighbors, snapshot: Snapshot
+    ) -> Tensor:
         """Return the mean loss of rows whose neighbours are known."""
-        contexts = self.contexts
-        context = contexts.gather(near, look)
-        output = contexts.network(contexts.rows.take(batch), context, look.metric)
+        contexts, weights = self.contexts, self.contexts.data.weights
+        context = contexts.context(near, snapshot)
+        output = contexts.network(contexts.rows.take(batch), context, snapshot.metric)
         losses = row_losses(output.prediction, contexts.labels[batch], self.task)
-        if self.weights is not None:
-            losses = losses * self.weights[batch]
+        if weights is not None:
+            losses = losses * weights[batch]
         return losses.mean()

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 
 import torch
 
-from tabr.config import NetworkConfig
+from tabr.config import Recipe
 from tabr.device.devices import has_triton
 from tabr.errors import MemoryLimitError
+from tabr.network.embeddings import input_width
+from tabr.network.tabr import points_are_inputs
+from tabr.prediction.predict import ROWS_AT_A_TIME
+from tabr.search.exact import SCORE_BYTES
+from tabr.tables.shape import DataShape
 
 _GIB = 2**30
 _SLACK = 1.2  # for allocators, and for what is too small to be counted
-_LEAST_ROWS, _MOST_ROWS = 64, 4096  # predicted at a time on a GPU
-_ON_CPU = 256  # rows predicted at a time: their scores stay in cache
+_CHUNKS = [ROWS_AT_A_TIME["cuda"], 1024, 256, 64]  # rows predicted at a time
 
 
 @dataclass(frozen=True)
@@ -51,14 +55,10 @@ class MemoryPlan:
 
 
 def plan_memory(
-    network: NetworkConfig,
-    *,
+    recipe: Recipe,
+    shape: DataShape,
     n: int,
     n_validation: int,
-    row_bytes: int,
-    d_in: int,
-    m: int,
-    batch_size: int,
     n_members: int,
     device: torch.device,
     limit: int | None = None,
@@ -66,69 +66,97 @@ def plan_memory(
     """Choose how to fit within a limit.
 
     Args:
-        network: Shape of the network.
+        recipe: What the networks are and how they are trained.
+        shape: Columns and target.
         n: Training rows.
         n_validation: Validation rows.
-        row_bytes: Bytes of one prepared row.
-        d_in: Width of input vectors.
-        m: Neighbours of a row.
-        batch_size: Rows of a step.
         n_members: Members to fit.
         device: Where.
         limit: Bytes that may be used there; None takes what is free.
     """
     limit = free_bytes(device) if limit is None else limit
+    needs = _Needs(recipe, shape, n, n_validation, device)
     is_cpu = device.type == "cpu"
-    width, hidden = network.width, network.hidden
-    linear = network.encoder_blocks == 0 and network.embedding is None
-    p = d_in if linear and d_in <= 3 * width else width
-    # Points and centred points; a scan pads them, and rounds them once more.
-    of_point = 4 * p + (6 * (p + 32) + 4 * m if has_triton(device) else 4 * p)
-    of_rows = (n + n_validation) * (row_bytes + 4)
-    parameters = 16 * (d_in * width + (2 + 4 * network.predictor_blocks) * width**2)
-    # Points, differences and similarities of all pairs, forward and backward.
-    of_pair = 4 * (4 * p + 8) + (hidden // 8 if has_triton(device) else 8)
-    if not is_cpu and not has_triton(device):
-        of_pair += 16 * hidden  # activations that no kernel makes again
-    # What an encoder keeps of each row that a step encodes.
-    of_encoded = 4 * (3 * d_in + 2 * width)
-    of_encoded += 4 * network.encoder_blocks * (2 * width + 3 * hidden)
-    n_encoded = 0 if linear else min(n, batch_size * m)
-    # Lists of candidates that may be near, with room to rank them.
-    of_list = 64_000 if has_triton(device) else 0
-    step = batch_size * (m * of_pair + 64 * (width + hidden) + of_list) + parameters
-    step += n_encoded * of_encoded
-
-    def of_chunk(rows: int) -> int:
-        most = 1 << (29 if is_cpu else 32)  # of scores held at a time
-        scores = 0 if has_triton(device) else min(most, 8 * rows * n)
-        return rows * (m * 4 * (4 * p + 8) + 16 * hidden + of_list) + scores
-
-    def total(together: int, rows: int, on_host: bool) -> int:
-        if on_host:
-            return int(_SLACK * (step + of_chunk(rows) + 16 * n))
-        members = together * (n * of_point + step + of_chunk(rows))
-        return int(_SLACK * (of_rows + members))
-
-    host = 2 * of_rows if not is_cpu else 0
-    together = 1 if is_cpu else n_members
-    chunks = [_ON_CPU] if is_cpu else [_MOST_ROWS, 1024, 256, _LEAST_ROWS]
-    ways = [(k, rows, False) for k in range(together, 0, -1) for rows in chunks]
+    chunks = [ROWS_AT_A_TIME["cpu"]] if is_cpu else _CHUNKS
+    most = 1 if is_cpu else n_members
+    ways = [(k, rows, False) for k in range(most, 0, -1) for rows in chunks]
     if not is_cpu:
         ways += [(1, rows, True) for rows in chunks]
-    for k, rows, on_host in ways:
-        needed = total(k, rows, on_host)
-        if limit is None or needed <= limit:
-            if on_host:
-                host += int(_SLACK * n * 8 * p)
-            return MemoryPlan(needed, host, limit, k, on_host, rows)
-    least = min(total(*way) for way in ways)
+    for n_together, rows, on_host in ways:
+        bytes_ = needs.device_bytes(n_together, rows, on_host)
+        if limit is None or bytes_ <= limit:
+            host = needs.host_bytes(on_host)
+            return MemoryPlan(bytes_, host, limit, n_together, on_host, rows)
+    least = min(needs.device_bytes(*way) for way in ways)
     raise MemoryLimitError(
-        f"fitting {n:,} rows of width {d_in:,} needs {least / _GIB:.2f} GiB on"
+        f"fitting {n:,} rows of width {needs.d_in:,} needs {least / _GIB:.2f} GiB on"
         f" {device} at least, however {limit / _GIB if limit else 0:.2f} may be used:"
         " fit on fewer rows, lower batch_size, context_size or width, or raise"
         " memory_limit"
     )
+
+
+class _Needs:
+    """Bytes that a fit needs, part by part."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        shape: DataShape,
+        n: int,
+        n_validation: int,
+        device: torch.device,
+    ) -> None:
+        network, self.n, self.m = recipe.network, n, recipe.context_size
+        self.device, self.kernels = device, has_triton(device)
+        self.hidden, width = network.hidden, network.width
+        self.d_in = input_width(shape, network.embedding)
+        inputs = points_are_inputs(network, shape)
+        self.p = self.d_in if inputs else width
+        self.rows = (n + n_validation) * (shape.row_bytes + 4)
+        # Points and centred points; a scan pads them, and rounds them once more.
+        scan = 6 * (self.p + 32) + 4 * self.m
+        self.points = n * (4 * self.p + (scan if self.kernels else 4 * self.p))
+        # Lists of candidates that may be near, with room to rank them.
+        self.list = 64_000 if self.kernels else 0
+        parameters = self.d_in * width + (2 + 4 * network.predictor_blocks) * width**2
+        batch = recipe.training.batch_size
+        of_row = self.m * self._of_pair() + 64 * (width + self.hidden) + self.list
+        self.step = batch * of_row + 16 * parameters
+        if not inputs:
+            # What an encoder keeps of each row that a step encodes.
+            of_encoded = 4 * (3 * self.d_in + 2 * width)
+            of_encoded += 4 * network.encoder_blocks * (2 * width + 3 * self.hidden)
+            self.step += min(n, batch * self.m) * of_encoded
+
+    def _of_pair(self) -> int:
+        """Points, differences and similarities of a pair, forward and backward."""
+        of_pair = 4 * (4 * self.p + 8) + (self.hidden // 8 if self.kernels else 8)
+        if self.device.type != "cpu" and not self.kernels:
+            of_pair += 16 * self.hidden  # activations that no kernel makes again
+        return of_pair
+
+    def _of_chunk(self, rows: int) -> int:
+        """Bytes of predicting so many rows at a time."""
+        scores = 0
+        if not self.kernels:  # once as they are, once while they are selected
+            most = 2 * SCORE_BYTES.get(self.device.type, SCORE_BYTES["cpu"])
+            scores = min(most, 8 * rows * self.n)
+        of_row = self.m * 4 * (4 * self.p + 8) + 16 * self.hidden + self.list
+        return rows * of_row + scores
+
+    def device_bytes(self, n_together: int, rows: int, on_host: bool) -> int:
+        """Bytes on the device; candidates may be kept on the host."""
+        working = self.step + self._of_chunk(rows)
+        if on_host:
+            return int(_SLACK * (working + 16 * self.n))
+        return int(_SLACK * (self.rows + n_together * (self.points + working)))
+
+    def host_bytes(self, on_host: bool) -> int:
+        """Bytes on the host beside a device."""
+        if self.device.type == "cpu":
+            return 0
+        return 2 * self.rows + (int(_SLACK * self.n * 8 * self.p) if on_host else 0)
 
 
 def free_bytes(device: torch.device) -> int | None:

@@ -165,19 +165,19 @@ class StackedLosses:
             member_axis.as_members(len(self.lanes)),
             member_axis.counting(self.counters),
         ):
-            look = self.stack.call(lambda: first.contexts.look(b))
+            shared = self.stack.call(lambda: first.contexts.snapshot(b))
 
-            def find(place: int) -> Neighbors:
-                of_one = tree_map(lambda t: t if t is None else _of(t, place), look)
+            def search(place: int) -> Neighbors:
+                of_one = tree_map(lambda t: t if t is None else _of(t, place), shared)
                 batch = _of(batches, place)
-                return self.losses[place].contexts.find(batch, of_one)
+                return self.losses[place].contexts.neighbors(batch, of_one)
 
             with member_axis.side_by_side():
-                found = run_in_lanes(self.lane, self.lanes, find)
+                of_each = run_in_lanes(self.lane, self.lanes, search)
             near = Neighbors(
-                *(torch.stack(parts) for parts in zip(*found, strict=True))
+                *(torch.stack(parts) for parts in zip(*of_each, strict=True))
             )
-            losses = self.stack.call(first.given, batches, near, look)
+            losses = self.stack.call(first.of_neighbors, batches, near, shared)
         losses.sum().backward()
         self.stack.hand_out()
         return losses.detach()
@@ -188,5 +188,5 @@ def _of(values: Tensor, place: int) -> Tensor:
 
     They begin at a multiple of 16 bytes: kernels are compiled anew for what does not.
     """
-    own = values[place].detach()
-    return own if own.data_ptr() % 16 == 0 else own.clone()
+    part = values[place].detach()
+    return part if part.data_ptr() % 16 == 0 else part.clone()

@@ -58,7 +58,7 @@ def a_config(width: int, n_self: int, n_cross: int, n_decoder: int) -> dict[str,
 def test_has_as_many_parameters_as_published(name: str) -> None:
     columns, shape, expected = PUBLISHED[name]
     method = ANP(SETTING, 0, **ANP.published(a_config(*shape)))
-    network = method.build(Schema(*columns, 100, 0, 1))
+    network = method.build(Schema(*columns, "regression", 0, 100))
     assert sum(p.numel() for p in network.parameters()) == expected
 
 
@@ -66,7 +66,11 @@ def a_network(width: int = 20) -> Network:
     """Heads of width 5, which is filled up, and all layers twice."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return Network(Schema(3, 0, (), 100, 0, 1), width, 2, 2, 2).double().eval()
+        return (
+            Network(Schema(3, 0, (), "regression", 0, 100), width, 2, 2, 2)
+            .double()
+            .eval()
+        )
 
 
 def some_rows(*shape: int) -> tuple[Tensor, Tensor]:
@@ -188,7 +192,7 @@ def test_optimizer_obeys_the_learning_rate() -> None:
     def change(warmup_steps: int) -> float:
         params = {**SMALL, "warmup_steps": warmup_steps, "weight_decay": 0.0}
         method = ANP(SETTING, 0, max_epochs=1, **params).fit(data.train, data.val)
-        schema = Schema(2, 2, (3,), len(data.train.y), 0, 1)
+        schema = Schema(2, 2, (3,), "regression", 0, len(data.train.y))
         with torch.random.fork_rng():
             torch.manual_seed(0)
             network = method.build(schema)

@@ -139,7 +139,7 @@ def test_square_remembers_the_range_of_training() -> None:
 
 
 def test_every_parameter_learns() -> None:
-    schema = Schema(3, 0, (), 30, 0, 1)
+    schema = Schema(3, 0, (), "regression", 0, 30)
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randn(30, 3, generator=generator)
     rows = Rows(numbers, torch.empty(30, 0), torch.empty(30, 0).long())
@@ -162,7 +162,7 @@ def test_a_step_takes_all_rows() -> None:
     data = parts("regression")
     method = DKL(SETTINGS["regression"], 0, max_epochs=1, dropout=0.0, **SMALL)
     method.fit(data.train, data.val)
-    schema = Schema(2, 2, (3,), len(data.train.y), 0, 1)
+    schema = Schema(2, 2, (3,), "regression", 0, len(data.train.y))
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = method.build(schema)
@@ -174,7 +174,7 @@ def test_a_step_takes_all_rows() -> None:
 def test_published_configuration_is_translated() -> None:
     params = DKL.published(TUNED)
     method = DKL(SETTINGS["regression"], 0, **params)
-    network = method.build(Schema(8, 0, (), 100, 0, 1))
+    network = method.build(Schema(8, 0, (), "regression", 0, 100))
     counted = sum(p.numel() for p in network.parameters() if p.requires_grad)
     mlp = 8 * 417 + 417 + 2 * (417 * 417 + 417) + 417 * 2 + 2
     assert counted == mlp + 3 + 2  # scale and lengths; mean and noise

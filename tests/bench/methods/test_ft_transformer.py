@@ -33,7 +33,7 @@ CONFIG = {
 
 
 def a_schema(n_num: int, n_bin: int, cardinalities: tuple[int, ...] = ()) -> Schema:
-    return Schema(n_num, n_bin, cardinalities, n_train=100, n_classes=0, n_outputs=1)
+    return Schema(n_num, n_bin, cardinalities, "regression", 0, n_train=100)
 
 
 def some_rows(schema: Schema, n: int = 5, seed: int = 0) -> Rows:

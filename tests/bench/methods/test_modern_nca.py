@@ -44,7 +44,7 @@ def vote(point: np.ndarray, candidates: np.ndarray, targets: np.ndarray) -> np.n
 def test_the_default_network_has_as_many_parameters_as_its_formula() -> None:
     method = ModernNCA(Setting("regression"), 0)
     method.labels, method.target = torch.zeros(3), NumberTarget().fit([0.0, 1.0])
-    method.network = method.build(Schema(8, 0, (), 13_209, 0, 1))
+    method.network = method.build(Schema(8, 0, (), "regression", 0, 13_209))
     waves, embedding, linear = 8 * 77, (2 * 77 + 1) * 34, (8 * 34 + 1) * 128
     assert method.n_parameters == waves + embedding + linear
 

@@ -43,7 +43,8 @@ PUBLISHED = {
 def a_schema(
     n_numbers: int, cardinalities: tuple[int, ...] = (), n_outputs: int = 1
 ) -> Schema:
-    return Schema(n_numbers, 0, cardinalities, 100, 0, n_outputs)
+    task = "regression" if n_outputs == 1 else "classes"
+    return Schema(n_numbers, 0, cardinalities, task, n_outputs, 100)
 
 
 def some_rows(

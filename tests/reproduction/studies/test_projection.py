@@ -23,8 +23,9 @@ from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.protocol import score_of
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import SplitTable, load
+from tabr.network.labels import NumberLabel
 from tabr.network.rows import Rows
-from tabr.network.tabr import Difference, NumberLabel, TabR
+from tabr.network.tabr import Difference, TabR
 from tests.bench.tables import TINY, write_diamond
 
 (DIAMOND,) = select(["diamond"])
@@ -90,7 +91,7 @@ def test_predictions_are_those_of_projected_values(fitted: Fitted) -> None:
     as_it_is = method.predict(parts.test.X)
     with left_out(network, direction):
         found = method.predict(parts.test.X)
-    expected = model.target_.decode(torch.stack(wanted)[:, None].numpy())
+    expected = model.target_.predictions(torch.stack(wanted)[:, None].numpy())
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert np.abs(found - as_it_is).max() > 1e-2
 

@@ -34,8 +34,7 @@ class Network(nn.Module):
     ) -> None:
         """Make both encoders and the decoder."""
         super().__init__()
-        parts = schema.n_num, schema.n_bin, schema.cardinalities
-        self.input = InputVector(*parts, None)
+        self.input = InputVector(schema, None)
         d = self.input.width
         self.latent = LatentEncoder(d + 1, width, n_self)
         self.values = Encoder(d + 1, width, n_self)

@@ -241,9 +241,7 @@ class ArrayMethod(Method):
 
     def decoded(self, output: Floats) -> NDArray[np.float64]:
         """Return values in the units of y; probabilities stay what they are."""
-        if isinstance(self.target, NumberTarget):
-            return self.target.decode(output)
-        return np.asarray(output, dtype=np.float64)
+        return self.target.in_units(output)
 
     def _encoded(self, part: LabelledRows) -> Encoded:
         arrays = self.preprocessor.transform(part.X)

@@ -35,7 +35,7 @@ class Network(nn.Module):
     ) -> None:
         """Make the layers as torch does by default."""
         super().__init__()
-        to_plane = replace(schema, n_outputs=2)
+        to_plane = replace(schema, task="classes", n_classes=2)  # two outputs
         self.perceptron = Perceptron(to_plane, None, n_layers, width, dropout)
         self.square = Square()
         self.kernel = RBF() if kernel == "rbf" else SpectralMixture()

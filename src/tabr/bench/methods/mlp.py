@@ -38,8 +38,7 @@ class Network(nn.Module):
     ) -> None:
         """Make the layers as torch does by default."""
         super().__init__()
-        parts = schema.n_num, schema.n_bin, schema.cardinalities
-        self.input = InputVector(*parts, embedding)
+        self.input = InputVector(schema, embedding)
         widths = [self.input.width] + [width] * n_layers
         layers: list[nn.Module] = []
         for d_in, d_out in itertools.pairwise(widths):

@@ -49,8 +49,7 @@ class Encoder(nn.Module):
     ) -> None:
         """Make the layers as torch does by default."""
         super().__init__()
-        parts = schema.n_num, schema.n_bin, schema.cardinalities
-        self.input = InputVector(*parts, embedding)
+        self.input = InputVector(schema, embedding)
         layers: list[nn.Module] = [nn.Linear(self.input.width, width)]
         for _ in range(n_blocks):
             layers += [

@@ -24,35 +24,21 @@ from tabr.device.cuda_graphs import Lane
 from tabr.metrics import Score
 from tabr.network.rows import Rows
 from tabr.tables.preprocessor import Arrays
+from tabr.tables.shape import DataShape
 from tabr.training.loop import History, Job, fit_networks, seeded
 from tabr.training.losses import row_losses
 from tabr.training.optimizers import Stepper
 
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(DataShape):
     """What a network must know of a table to be built.
 
     Attributes:
-        n_num: Numeric columns.
-        n_bin: Binary columns.
-        cardinalities: Levels of each categorical column; codes of -1 have none.
         n_train: Training rows.
-        n_classes: Classes, or 0 for numbers.
-        n_outputs: Width of the output: one, or a logit for each of many classes.
     """
 
-    n_num: int
-    n_bin: int
-    cardinalities: tuple[int, ...]
     n_train: int
-    n_classes: int
-    n_outputs: int
-
-    @property
-    def width(self) -> int:
-        """Return the width of a row as one vector, categories one-hot."""
-        return self.n_num + self.n_bin + sum(self.cardinalities)
 
 
 class NeuralMethod(ArrayMethod):
@@ -127,9 +113,9 @@ class NeuralMethod(ArrayMethod):
             n_num=train.arrays.num.shape[1],
             n_bin=train.arrays.bin.shape[1],
             cardinalities=self.preprocessor.cardinalities,
-            n_train=train.n_rows,
+            task=self.task,
             n_classes=self.target.n_classes,
-            n_outputs=self.n_outputs,
+            n_train=train.n_rows,
         )
         with seeded(self.seed, self.device) as generator:
             lane = Lane(self.device, self.seed, captures=self.captures)

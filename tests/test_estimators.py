@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from typing import Any
 
@@ -23,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tabr import (
     DataError,
     EmbeddingConfig,
+    NotSameGroup,
     RetrievalConfig,
     TabRClassifier,
     TabRRegressor,
@@ -151,7 +153,9 @@ def test_missing_unseen_and_new_values_are_predicted() -> None:
     odd.loc[0, "city"] = "Rome"
     odd.loc[1, "city"] = None
     odd.loc[2, ["age", "income"]] = np.nan
-    assert np.isfinite(model.predict(odd)).all()
+    predictions = model.predict(odd)
+    assert np.isfinite(predictions).all()
+    assert (predictions != model.predict(frame.head(3))).all()
 
 
 def test_column_kinds_can_be_overridden() -> None:
@@ -160,28 +164,56 @@ def test_column_kinds_can_be_overridden() -> None:
     assert model.preprocessor_.kinds_["age"] == "categorical"
 
 
-@pytest.mark.parametrize("normalization", ["quantile", "standard", "none"])
-@pytest.mark.parametrize("mode", ["fixed", "paper"])
-def test_normalizations_and_modes_work(normalization: Any, mode: Any) -> None:
+# Of each two values one must make another model than the other.
+OPTIONS: list[dict[str, list[Any]]] = [
+    {"normalization": ["quantile", "standard", "none"]},
+    {"mode": ["fixed", "paper"], "normalization": ["quantile"]},  # its noise
+    {"mode": ["fixed", "paper"], "normalization": ["none"], "weight_decay": [0.5]},
+    {"embedding": [None, "lr", "plr", "plr-lite", EmbeddingConfig("plr", 4)]},
+    {"freeze_after": [None, 0, 1]},
+    {"width": [32, 40]},
+    {"encoder_blocks": [0, 1]},
+    {"predictor_blocks": [0, 1, 2]},
+    {"context_size": [8, 16]},
+    {"dropout": [0.0, 0.3]},
+    {"context_dropout": [0.0, 0.3]},
+    {"learning_rate": [0.005, 0.001]},
+    {"weight_decay": [0.0, 0.5]},
+    {"batch_size": [None, 64]},
+    {"max_epochs": [1, 2]},
+    {"random_state": [0, 1]},
+    {"n_members": [1, 2]},
+    {"validation_fraction": [0.2, 0.4]},
+    {"refit_candidates": [False, True]},
+    {"ignore": [(), ("bmi",)]},
+    {"column_kinds": [None, {"bmi": "categorical"}]},
+    {"candidates": [None, NotSameGroup("sex")]},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: next(iter(options)))
+def test_no_option_is_ignored(options: dict[str, list[Any]]) -> None:
     X, y = load_diabetes(return_X_y=True, as_frame=True)
-    model = TabRRegressor(**SMALL, normalization=normalization, mode=mode).fit(X, y)
-    assert np.isfinite(model.predict(X)).all()
+    common = {**SMALL, "max_epochs": 2}
+    predictions = []
+    for values in itertools.product(*options.values()):
+        chosen = dict(zip(options, values, strict=True))
+        model = TabRRegressor(**{**common, **chosen}).fit(X, y)
+        predictions.append(model.predict(X))
+        assert np.isfinite(predictions[-1]).all()
+    for one, other in itertools.combinations(predictions, 2):
+        assert not np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("retrieval", [*STEPS, RetrievalConfig(value=("label",))])
-def test_every_point_of_the_design_space_fits(retrieval: Any) -> None:
+def test_each_point_of_the_design_space_is_another_model() -> None:
     X, y = load_iris(return_X_y=True)
-    model = TabRClassifier(**SMALL, retrieval=retrieval).fit(X, y)
-    assert model.predict_proba(X).shape == (150, 3)
-
-
-@pytest.mark.parametrize(
-    "embedding", ["lr", "plr", "plr-lite", EmbeddingConfig("plr", 4)]
-)
-def test_every_embedding_fits(embedding: Any) -> None:
-    frame, y = people()
-    model = TabRRegressor(**SMALL, embedding=embedding, encoder_blocks=1)
-    assert np.isfinite(model.fit(frame, y).predict(frame)).all()
+    predictions = []
+    for retrieval in [*STEPS, RetrievalConfig(value=("label",))]:
+        model = TabRClassifier(**{**SMALL, "max_epochs": 2}, retrieval=retrieval)
+        predictions.append(model.fit(X, y).predict_proba(X))
+        assert predictions[-1].shape == (150, 3)
+    for one, other in itertools.combinations(predictions, 2):
+        assert not np.array_equal(one, other)
 
 
 def test_eval_set_is_what_stops_training() -> None:
@@ -330,12 +362,6 @@ def test_fewer_candidates_than_asked_for() -> None:
     X, y = load_diabetes(return_X_y=True)
     model = TabRRegressor(**{**SMALL, "context_size": 96}).fit(X[:12], y[:12])
     assert model.neighbors(X[:2]).ids.shape == (2, len(model.candidates_))
-
-
-def test_freezing_contexts_works_from_the_surface() -> None:
-    frame, y = people()
-    model = TabRRegressor(**SMALL, freeze_after=1).fit(frame, y)
-    assert np.isfinite(model.predict(frame)).all()
 
 
 def test_an_interruption_keeps_the_best_so_far(monkeypatch: Any) -> None:

@@ -459,3 +459,27 @@ def test_an_explanation_is_drawn(plain: TabRRegressor) -> None:
         warnings.simplefilter("error")
         figure = plain.explain(rows).plot(row=1, top=6)
     assert [len(axis.patches) for axis in figure.axes] == [6, 6]
+
+
+def test_each_row_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By fit, calibration included, and by each question and change after it."""
+    from tabr.tables.preprocessor import Preprocessor
+
+    encoded = []
+    real = Preprocessor._encode
+
+    def counted(self, frame):
+        encoded.append(len(frame))
+        return real(self, frame)
+
+    monkeypatch.setattr(Preprocessor, "_encode", counted)
+    frame, y = table()
+    model = TabRRegressor(**SMALL, ignore=IGNORE, refit_candidates=True).fit(frame, y)
+    assert sum(encoded) == len(frame)
+    for ask in (model.predict, model.explain, model.neighbors, model.predict_interval):
+        encoded.clear()
+        ask(frame.head(7))
+        assert sum(encoded) == 7
+    encoded.clear()
+    model.add_candidates(frame.head(5), y[:5])
+    assert sum(encoded) == 5

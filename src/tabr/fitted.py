@@ -165,7 +165,7 @@ class FittedModel:
             self.candidates_ = self.candidates_.removed(ids)
 
     def relabel_candidates(self, ids: Any, y: Any) -> None:
-        """Give candidates other labels y (k,), in the order of the ids."""
+        """Replace the labels of candidates by y (k,), in the order of the ids."""
         check_is_fitted(self, "members_")
         caller = type(self).__name__
         labels = self.target_.read(y, n_rows=np.size(ids), caller=caller)

@@ -38,11 +38,11 @@ def class_scores(codes: NDArray[Any], proba: NDArray[Any]) -> dict[str, float]:
 
     hit = proba.argmax(1) == codes
     present = np.unique(codes)
-    own = np.clip(proba[np.arange(len(codes)), codes], np.finfo(float).eps, 1)
+    of_truth = np.clip(proba[np.arange(len(codes)), codes], np.finfo(float).eps, 1)
     scores = {
         "accuracy": accuracy(codes, proba),
         "balanced accuracy": float(np.mean([hit[codes == c].mean() for c in present])),
-        "log-loss": float(-np.log(own).mean()),
+        "log-loss": float(-np.log(of_truth).mean()),
     }
     if proba.shape[1] == 2:
         both = len(present) == 2

@@ -172,9 +172,9 @@ def _unzip(file: BinaryIO, classes: Mapping[str, type]) -> tuple[dict[str, Any],
     _check(number <= _FORMAT, f"its format is {number}, beyond {here}", update)
     other = f"it holds a {name:.50}, however {' or '.join(classes)} came"
     _check(name in classes, other, f"load it as {name:.50}")
-    known = inspect.signature(classes[name]).parameters
-    new = sorted(header["params"].keys() - known - _FORGOTTEN)
-    _check(not new, f"it has parameters beyond {here}: {new[:3]}", update)
+    parameters = inspect.signature(classes[name]).parameters
+    unknown = sorted(header["params"].keys() - parameters - _FORGOTTEN)
+    _check(not unknown, f"it has parameters beyond {here}: {unknown[:3]}", update)
     contents = {name: archive.read(name) for name in (_TENSORS, _COLUMNS)}
     for name, content in contents.items():
         same = hashlib.sha256(content).hexdigest() == header["sha256"][name]

@@ -229,15 +229,15 @@ class CandidateSet:
     def joined(self, encoded: EncodedSample) -> CandidateSet:
         """Return the set with a sample's rows too, which keep the ids they have."""
         place, device = self.rows.num.device, self.labels.device
-        sample, known = encoded.sample, self.packed()
-        ids = np.concatenate([known.ids, sample.ids])
+        sample, packed = encoded.sample, self.packed()
+        ids = np.concatenate([packed.ids, sample.ids])
         order = np.argsort(ids, kind="stable")
-        frames = known.frame, sample.frame.reindex(columns=self.columns)
+        frames = packed.frame, sample.frame.reindex(columns=self.columns)
         frame = _joined(frames).iloc[order].reset_index(drop=True)
-        y = np.concatenate([known.y, sample.y])
+        y = np.concatenate([packed.y, sample.y])
         new = Rows.from_arrays(encoded.arrays, place)
-        rows = Rows(*(torch.cat(parts) for parts in zip(known.rows, new, strict=True)))
-        labels = torch.cat([known.labels, torch.from_numpy(encoded.labels).to(device)])
+        rows = Rows(*(torch.cat(parts) for parts in zip(packed.rows, new, strict=True)))
+        labels = torch.cat([packed.labels, torch.from_numpy(encoded.labels).to(device)])
         index = _tensor(order)
         return CandidateSet(
             ids[order],

@@ -52,13 +52,13 @@ class TaggedRows:
 
     def _functions(self, batch: Tensor | slice) -> list[tuple[int, Allowed]]:
         index: Any = batch.cpu().numpy() if isinstance(batch, Tensor) else batch
-        found = []
+        functions = []
         for line, values in enumerate(self.values):
             part = self.index.bound.lines[line]
             if values is not None and isinstance(part, Function):
                 of_rows = {name: column[index] for name, column in values.items()}
-                found.append((line, self._allowed(part, of_rows)))
-        return found
+                functions.append((line, self._allowed(part, of_rows)))
+        return functions
 
     def _allowed(
         self, function: Function, of_rows: dict[str, NDArray[Any]]

@@ -116,7 +116,7 @@ class Function:
         return replace(self, values={k: v[index] for k, v in self.values.items()})
 
     def __call__(self, row: Columns, part: slice) -> NDArray[np.bool_]:
-        """Tell (b, n) which candidates of a slice the rows may take."""
+        """Return (b, n) which candidates of a slice the rows may take."""
         rows = {name: values[:, None] for name, values in row.items()}
         others = {name: values[part] for name, values in self.values.items()}
         flags = np.asarray(self.allows(rows, others))

@@ -157,8 +157,15 @@ class PastOnly(Leaf):
         window = self._span("window", is_date)
         gap = self._span("gap", is_date) or 0
         numbers = read_times(cells, is_date)
-        known = np.unique(numbers[~np.isnan(numbers)])
-        return Times(self.column, is_date, window, gap, known, places(numbers, known))
+        times = np.unique(numbers[~np.isnan(numbers)])
+        return Times(
+            self.column,
+            is_date,
+            window,
+            gap,
+            times,
+            places(numbers, times),
+        )
 
     def _span(self, name: str, is_date: bool) -> float | None:
         """Return a span in the unit of times: microseconds for dates."""
@@ -195,8 +202,8 @@ class SameGroup(Leaf):
     def over(self, candidates: pd.DataFrame) -> Groups:
         """Number the candidates' groups."""
         codes, levels = read_cells(candidates, self.column, in_fit=True).levels
-        known = {level: number for number, level in enumerate(levels)}
-        return Groups(self.column, known, codes.astype(np.int32))
+        number_of = {level: number for number, level in enumerate(levels)}
+        return Groups(self.column, number_of, codes.astype(np.int32))
 
 
 @dataclass(frozen=True)
@@ -337,8 +344,8 @@ class BoundRule:
                 of_part[id(part)] = nothing, nothing, part.of(frame)
             else:
                 of_part[id(part)] = *part.intervals(frame), None
-        found = [of_part[id(part)] for part in self.lines]
-        low, high, values = zip(*found, strict=True)
+        tags_of_lines = [of_part[id(part)] for part in self.lines]
+        low, high, values = zip(*tags_of_lines, strict=True)
         return Tags(np.stack(low), np.stack(high), values)
 
     def extended(self, frame: pd.DataFrame) -> BoundRule:

@@ -86,8 +86,8 @@ class Explanation:
         its neighbours tell; the share compares the sizes of the last two.
         """
         retrieved = np.abs(self.from_retrieval)
-        own = np.abs(self.alone - self.usual)
-        whole = np.maximum(retrieved + own, np.finfo(np.float64).tiny)
+        from_row = np.abs(self.alone - self.usual)
+        whole = np.maximum(retrieved + from_row, np.finfo(np.float64).tiny)
         share: Floats = retrieved / whole
         return share
 
@@ -117,23 +117,29 @@ class Explanation:
         if self.corrections is not None:
             columns["correction"] = self.corrections[row, place]
         frame = pd.DataFrame(columns)
-        own = self.neighbors.loc[ids[row, place]].reset_index(drop=True)
-        taken = {name: f"neighbor.{name}" for name in own.columns if name in columns}
-        frame = pd.concat([frame, own.rename(columns=taken)], axis=1)
+        neighbors = self.neighbors.loc[ids[row, place]].reset_index(drop=True)
+        taken = {
+            name: f"neighbor.{name}" for name in neighbors.columns if name in columns
+        }
+        frame = pd.concat([frame, neighbors.rename(columns=taken)], axis=1)
         if differences:
-            frame = pd.concat([frame, self._differences(own, row)], axis=1)
+            frame = pd.concat([frame, self._differences(neighbors, row)], axis=1)
         return frame
 
-    def _differences(self, own: pd.DataFrame, row: NDArray[np.int64]) -> pd.DataFrame:
-        found = {}
-        for name in own.columns:
-            asked = self.rows.get(name)
-            if asked is None or not (_is_number(own[name]) and _is_number(asked)):
+    def _differences(
+        self, neighbors: pd.DataFrame, row: NDArray[np.int64]
+    ) -> pd.DataFrame:
+        columns = {}
+        for name in neighbors.columns:
+            of_row = self.rows.get(name)
+            if of_row is None or not (
+                _is_number(neighbors[name]) and _is_number(of_row)
+            ):
                 continue
-            value = asked.to_numpy(np.float64, na_value=np.nan)[row]
-            mine = own[name].to_numpy(np.float64, na_value=np.nan)
-            found[f"{name} - row's"] = mine - value
-        return pd.DataFrame(found, index=own.index)
+            value = of_row.to_numpy(np.float64, na_value=np.nan)[row]
+            of_neighbor = neighbors[name].to_numpy(np.float64, na_value=np.nan)
+            columns[f"{name} - row's"] = of_neighbor - value
+        return pd.DataFrame(columns, index=neighbors.index)
 
     def plot(self, row: int = 0, top: int = 12) -> Any:
         """Draw a row's heaviest neighbours: weights, effects and labels.

@@ -11,24 +11,24 @@ from torch import Tensor
 def join(
     names: Sequence[Tensor],
     shared: Mapping[str, Sequence[Tensor]],
-    own: Mapping[str, Sequence[Tensor]],
+    by_member: Mapping[str, Sequence[Tensor]],
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Join what members say of neighbours; all tensors are (n, m), name -1 is nobody.
 
     Returns the m names of largest mean `weights` for each row, heaviest first, and for
     them the means over all members of what is `shared` (nothing where a member did not
-    name a candidate) and over those members who did of what is their `own`.
+    name a candidate) and over those members who did of what comes `by_member`.
     """
     m, n_members = names[0].shape[1], len(names)
-    every = torch.cat(list(names), 1)  # (n, members * m)
-    order = torch.arange(every.shape[1], device=every.device).expand_as(every)
+    named = torch.cat(list(names), 1)  # (n, members * m)
+    order = torch.arange(named.shape[1], device=named.device).expand_as(named)
     if n_members > 1:
-        every, order = every.sort(dim=1, stable=True)
+        named, order = named.sort(dim=1, stable=True)
     # Equal names now stand side by side, no more than there are members: the first of
     # them takes all. Adding up in this order gives the same bits on every device.
     behind = range(1, n_members)
-    equal = [every[:, k:] == every[:, :-k] for k in behind]
-    somebody = every >= 0
+    equal = [named[:, k:] == named[:, :-k] for k in behind]
+    somebody = named >= 0
     is_first = somebody.clone()
     if equal:
         is_first[:, 1:] &= ~equal[0]
@@ -41,17 +41,17 @@ def join(
             total[:, :-k] += values[:, k:] * same
         return total
 
-    found = {name: sums(parts) / n_members for name, parts in shared.items()}
-    if own:
-        count = torch.ones_like(found["weights"])
+    means = {name: sums(parts) / n_members for name, parts in shared.items()}
+    if by_member:
+        count = torch.ones_like(means["weights"])
         for k, same in zip(behind, equal, strict=True):
             count[:, :-k] += same
-        found |= {name: sums(parts) / count for name, parts in own.items()}
+        means |= {name: sums(parts) / count for name, parts in by_member.items()}
     # Weights are not negative: whoever is named stands before all others.
-    keys = torch.where(is_first, found["weights"], -1.0)
+    keys = torch.where(is_first, means["weights"], -1.0)
     heaviest = keys.sort(dim=1, descending=True, stable=True).indices[:, :m]
-    joined = torch.where(is_first, every, -1).gather(1, heaviest)
+    joined = torch.where(is_first, named, -1).gather(1, heaviest)
     return joined, {
         name: values.gather(1, heaviest).masked_fill(joined < 0, 0.0)
-        for name, values in found.items()
+        for name, values in means.items()
     }

@@ -70,7 +70,7 @@ class Cells:
 
     @classmethod
     def read(cls, series: pd.Series[Any], name: str, in_fit: bool) -> Cells:
-        """Find out what a column holds; `in_fit` only words the messages."""
+        """Return what a column holds; `in_fit` only words the messages."""
         dtype = series.dtype
         if isinstance(dtype, pd.CategoricalDtype):
             return cls(name, series, "text", in_fit)
@@ -100,12 +100,12 @@ class Cells:
     @classmethod
     def _read_objects(cls, series: pd.Series[Any], name: str, in_fit: bool) -> Cells:
         cells = series.to_numpy()
-        found = set(map(type, cells[~pd.isna(cells)]))
+        types_of_cells = set(map(type, cells[~pd.isna(cells)]))
 
         def all_are(*kinds: type) -> bool:
-            return all(issubclass(t, kinds) for t in found)
+            return all(issubclass(t, kinds) for t in types_of_cells)
 
-        for t in found:
+        for t in types_of_cells:
             if t.__hash__ is None:
                 row = int(np.argmax([type(value) is t for value in series]))
                 raise CellTypeError(
@@ -114,7 +114,7 @@ class Cells:
                 )
             if issubclass(t, numbers.Complex) and not issubclass(t, numbers.Real):
                 raise _complex(name)
-        if found and all_are(bool, np.bool_):
+        if types_of_cells and all_are(bool, np.bool_):
             return cls(name, series, "flag", in_fit)
         if all_are(numbers.Real, Decimal, np.bool_):
             return cls(name, series, "number", in_fit)
@@ -123,7 +123,10 @@ class Cells:
         if all_are(datetime.timedelta, np.timedelta64):
             seconds = pd.to_timedelta(series).dt.total_seconds()
             return cls(name, seconds, "number", in_fit)
-        if found & {bool, np.bool_}:  # True equals 1, though their texts differ
+        if types_of_cells & {
+            bool,
+            np.bool_,
+        }:  # True equals 1, though their texts differ
             series = series.map(_text, na_action="ignore")
         return cls(name, series, "text", in_fit)
 
@@ -144,7 +147,7 @@ class Cells:
 
     @property
     def _is_dated(self) -> bool:
-        """Say whether all texts are dates such as 2024-05-31, as files write them."""
+        """Whether all texts are dates such as 2024-05-31, as files write them."""
         if self.nature != "text" or isinstance(self.series.dtype, pd.CategoricalDtype):
             return False
         texts = self.levels[1]

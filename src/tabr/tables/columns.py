@@ -190,9 +190,9 @@ class Categorical(Column):
     def encode(self, cells: Cells) -> EncodedColumn:
         """Return what the cells give to the arrays."""
         codes, levels = cells.levels
-        known = [self._code_of.get(level, -1) for level in levels]
+        codes_of_levels = [self._code_of.get(level, -1) for level in levels]
         return EncodedColumn(
-            cat=(np.array([*known, self.missing], dtype=np.int64)[codes],)
+            cat=(np.array([*codes_of_levels, self.missing], dtype=np.int64)[codes],)
         )
 
     @cached_property

@@ -22,11 +22,13 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather")
 def suffix_of(path: Path) -> str:
     """Return the suffix that tells a table's format."""
     name = path.name.lower()
-    found = [suffix for suffix in SUFFIXES if name.endswith(suffix)]
-    if not found:
-        known = ", ".join(SUFFIXES)
-        raise DataError(f"a table's name must end in one of {known}, however: {path}")
-    return found[0]
+    suffixes = [suffix for suffix in SUFFIXES if name.endswith(suffix)]
+    if not suffixes:
+        accepted = ", ".join(SUFFIXES)
+        raise DataError(
+            f"a table's name must end in one of {accepted}, however: {path}"
+        )
+    return suffixes[0]
 
 
 def read_table(path: Path) -> pd.DataFrame:

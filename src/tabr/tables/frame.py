@@ -58,7 +58,7 @@ def readable(X: object) -> pd.DataFrame:
 
 
 def _are_texts(names: pd.Index[Any]) -> bool:
-    """Say whether the names of columns may stay, as they are distinct texts."""
+    """Whether the names of columns may stay, as they are distinct texts."""
     return (
         type(names) is pd.Index
         and names.name is None
@@ -153,8 +153,7 @@ def match_columns(
     if given == list(inputs):
         return frame
     unnamed = given[0] == "x0" and given == default_names(len(given))
-    known = set(given)
-    absent = [name for name in used if name not in known]
+    absent = [name for name in used if name not in frame.columns]
     if not unnamed and not absent:
         return frame
     if not unnamed and list(inputs) != default_names(len(inputs)):

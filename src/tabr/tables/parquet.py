@@ -59,7 +59,7 @@ def _pack_column(
 
 
 def _is_held(series: pd.Series[Any]) -> bool:
-    """Tell whether Parquet gives a column back as it was."""
+    """Whether Parquet gives a column back as it was."""
     if isinstance(series.dtype, pd.SparseDtype | pd.PeriodDtype | pd.IntervalDtype):
         return False
     try:

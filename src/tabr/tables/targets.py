@@ -488,7 +488,7 @@ def _sorted_objects(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _key(value: Any) -> tuple[str, Any]:
-    """Tell labels apart by type too: True equals 1."""
+    """Return what tells labels apart, their type included: True equals 1."""
     plain = value.item() if isinstance(value, np.generic) else value
     return type(plain).__name__, plain
 

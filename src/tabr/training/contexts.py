@@ -171,7 +171,7 @@ class ContextChange:
 
     @torch.no_grad()
     def __call__(self, history: History) -> None:
-        """Find all contexts anew, and compare them with those of the last call."""
+        """Add to the history how much contexts changed since the last call."""
         now = self.contexts.weighted()
         if self.before is not None:
             parts = zip(*(t.split(4096) for t in (*self.before, *now)), strict=True)

@@ -119,7 +119,7 @@ def fit_networks(
     with bar:
         try:
             for each in steps:
-                each.ask(bar, out_of_time)
+                each.start_epoch(bar, out_of_time)
             while steps:
                 for each in steps:
                     for run in each.runs:
@@ -127,7 +127,7 @@ def fit_networks(
                         bar.set_postfix_str(_progress(runs))
                     each.leave_finished()
                     if each.runs:
-                        each.ask(bar, out_of_time)
+                        each.start_epoch(bar, out_of_time)
                 steps = [each for each in steps if each.runs]
         except KeyboardInterrupt:
             if not all(run.history.score for run in runs):
@@ -177,7 +177,7 @@ class _Run:
 
     @property
     def freezes(self) -> bool:
-        """Tell whether contexts are frozen before the next epoch."""
+        """Whether contexts are frozen before the next epoch."""
         epoch = len(self.history.score)
         return self.job.freeze is not None and epoch == self.config.freeze_after
 
@@ -205,7 +205,7 @@ class _Run:
             self.next_order = self._draw_order()
 
     def end(self, n_seen: int) -> None:
-        """Ask for the predictions after an epoch; a GPU answers later."""
+        """Start the predictions after an epoch; a GPU delivers them later."""
         self.n_seen = n_seen
         with self.job.lane:
             self.prediction = self.outputs(self.nothing)
@@ -269,10 +269,10 @@ class _Steps(ABC):
     lane: Lane
     take_step: Graphed
 
-    def ask(self, bar: tqdm[Any], out_of_time: Callable[[], bool]) -> None:
-        """Ask for an epoch and its predictions.
+    def start_epoch(self, bar: tqdm[Any], out_of_time: Callable[[], bool]) -> None:
+        """Start an epoch and its predictions.
 
-        A GPU answers later: meanwhile others are asked, and its lanes stay filled.
+        A GPU delivers later: meanwhile others are started, and its lanes stay filled.
         """
         if any(run.freezes for run in self.runs):
             self.take_step.forget()
@@ -298,7 +298,7 @@ class _Steps(ABC):
         """Begin an epoch; return the order of its rows, (n,) or (k, n)."""
 
     def leave_finished(self) -> None:
-        """Take no more steps for runs that are finished."""
+        """Leave out runs that are finished."""
         self.runs = [run for run in self.runs if not run.finished]
 
 
@@ -323,7 +323,7 @@ class _AsOne(_Steps):
     def __init__(
         self, runs: list[_Run], together: Callable[[Sequence[int]], JointGradients]
     ) -> None:
-        self.runs, self.everybody, self.together = runs, runs, together
+        self.runs, self.all_runs, self.together = runs, runs, together
         self.updates = {}
         for run in runs:
             with run.job.lane:
@@ -332,7 +332,7 @@ class _AsOne(_Steps):
 
     def _take_over(self, *, warm: bool) -> None:
         """Prepare steps of the runs that are left."""
-        places = [self.everybody.index(run) for run in self.runs]
+        places = [self.all_runs.index(run) for run in self.runs]
         of_all, runs = self.together(places), self.runs
         lanes = [run.job.lane for run in runs]
         updates = [self.updates[id(run)] for run in runs]

@@ -28,12 +28,12 @@ def share_storage(networks: Sequence[nn.Module]) -> None:
     """Move the networks' parameters beside each other, so that stacks need no copy."""
     for _, *parameters in _by_name(networks):
         stacked = torch.stack([parameter.detach() for parameter in parameters])
-        for parameter, own in zip(parameters, stacked, strict=True):
-            parameter.data = own
+        for parameter, part in zip(parameters, stacked, strict=True):
+            parameter.data = part
 
 
 def part_storage(networks: Sequence[nn.Module]) -> None:
-    """Give each network memory of its own again: it may outlive the others."""
+    """Return the networks' parameters to memory of their own: one may outlive all."""
     for network in networks:
         for parameter in network.parameters():
             parameter.data = parameter.detach().clone()
@@ -63,14 +63,14 @@ class Stack:
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Take over the networks' parameters as they are; gradients are forgotten."""
+        """Copy the networks' present parameters; gradients are forgotten."""
         if self._own:
             torch._foreach_copy_(self._copies, self._own)
         for tensor in self.tensors.values():
             tensor.grad = None
 
     def hand_out(self) -> None:
-        """Give each network the gradients of its copy."""
+        """Copy the gradients of the stack to the networks."""
         for name, *parameters in _by_name(self.networks):
             grad = self.tensors[name].grad
             for place, parameter in enumerate(parameters):
@@ -87,8 +87,8 @@ class Stack:
         forms: list[Any] = []
 
         def of_one(parameters: dict[str, Tensor], tensors: list[Tensor]) -> Any:
-            given = iter(tensors)
-            filled = [next(given) if there else None for there in is_tensor]
+            values = iter(tensors)
+            filled = [next(values) if exists else None for exists in is_tensor]
             call = _Call(self.networks[0], function)
             named = {f"network.{name}": value for name, value in parameters.items()}
             result = functional_call(call, named, tuple(tree_unflatten(filled, form)))
@@ -97,9 +97,9 @@ class Stack:
             return [leaf for leaf in out if leaf is not None]
 
         tensors = [leaf for leaf in leaves if leaf is not None]
-        given = iter(torch.vmap(of_one)(self.tensors, tensors))
-        ((out_form, is_there),) = forms
-        filled = [next(given) if there else None for there in is_there]
+        values = iter(torch.vmap(of_one)(self.tensors, tensors))
+        ((out_form, is_tensor_out),) = forms
+        filled = [next(values) if exists else None for exists in is_tensor_out]
         result: T = tree_unflatten(filled, out_form)
         return result
 

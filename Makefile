@@ -1,6 +1,8 @@
 # Needs make and Python 3.11 or newer; everything else goes into .venv.
 VENV := .venv
-STAMP := $(VENV)/.installed
+# What runs, and what is tested: the second takes a while longer to install.
+RUN := $(VENV)/.installed
+TEST := $(VENV)/.tested
 
 # PYTHON=... chooses the interpreter. A name that exists may still not run,
 # so each one is asked.
@@ -17,7 +19,7 @@ ifdef PIP_CERT
 export SSL_CERT_FILE ?= $(PIP_CERT)
 endif
 BACKEND := $(if $(UV_FIND_LINKS),,--torch-backend=auto)
-PACKAGES := -c constraints.txt -e '.[dev]'
+PACKAGES = -c constraints.txt -e '.[$(EXTRAS)]'
 
 .PHONY: help demo serve test lint clean
 .DELETE_ON_ERROR:
@@ -26,17 +28,17 @@ help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | \
 	  while IFS='	' read -r name text; do printf 'make %-6s %s\n' "$$name" "$$text"; done
 
-demo: $(STAMP) ## Fit, predict and explain on a small table
+demo: $(RUN) ## Fit, predict and explain on a small table
 	@$(VENV)/bin/tabr demo
 
-serve: $(STAMP) ## Serve a small model, with a page to look at
+serve: $(RUN) ## Serve a small model, with a page to look at
 	@$(VENV)/bin/tabr demo --serve --members 1
 
 # One thread per worker: two workers must not fight over the cores.
 test: lint ## Run every check, then the tests
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -q -n 2
 
-lint: $(STAMP) ## Check style and types
+lint: $(TEST) ## Check style and types
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
@@ -46,7 +48,9 @@ clean: ## Remove the environment, caches and builds
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is written last, so a failure half way is tried again the next time.
-$(STAMP): pyproject.toml constraints.txt
+$(RUN): EXTRAS := report,serve
+$(TEST): EXTRAS := test
+$(RUN) $(TEST): pyproject.toml constraints.txt
 	@rm -f $@
 	@$(VENV)/bin/python -m pip --version >/dev/null 2>&1 || { \
 	  found=; \

@@ -1,4 +1,5 @@
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -194,8 +195,8 @@ def extras() -> dict[str, list[str]]:
     return project["optional-dependencies"]
 
 
-def test_extra_all_names_every_other_extra():
-    others = ",".join(name for name in extras() if name != "all")
+def test_extra_all_names_every_extra_of_users():
+    others = ",".join(name for name in extras() if name not in ("all", "dev", "test"))
     assert extras()["all"] == [f"tabr[{others}]"]
 
 
@@ -205,3 +206,53 @@ def test_required_extras_exist(file: Path):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "require":
             for value in [*node.args[1:], *(k.value for k in node.keywords)]:
                 assert not isinstance(value, ast.Constant) or value.value in extras()
+
+
+# --- the way of a row ---------------------------------------------------------------
+
+MOST_LINES, MOST_PARAMETERS = 60, 8
+
+
+def functions() -> dict[str, list[tuple[int, int]]]:
+    """Lines and parameters of all functions, by name and by class and name."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for file in FILES:
+        tree = ast.parse((PACKAGE / file).read_text("utf-8"))
+        scopes = [("", tree.body)]
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                scopes.append((f"{node.name}.", node.body))
+        for start, body in scopes:
+            for node in body:
+                if isinstance(node, ast.FunctionDef):
+                    assert node.end_lineno is not None
+                    lines = node.end_lineno - node.lineno + 1
+                    names = [
+                        arg.arg
+                        for arg in ast.walk(node.args)
+                        if isinstance(arg, ast.arg)
+                    ]
+                    n = len([name for name in names if name not in ("self", "cls")])
+                    found.setdefault(start + node.name, []).append((lines, n))
+    return found
+
+
+def test_functions_on_a_rows_way_exist_and_are_short():
+    """Those that docs/design.md names, and their siblings of the same name."""
+    text = (ROOT / "docs" / "design.md").read_text("utf-8")
+    way = text.split("## The way of a row")[1].split("\n## ")[0]
+    known = functions()
+    classes = {name.partition(".")[0] for name in known if "." in name}
+    named = {
+        name
+        for name in re.findall(r"`([A-Za-z_.]+)`", way)
+        if name in known or "." in name or name[0].isupper() or "_" in name
+    }
+    modules = {module.rpartition(".")[2] for module in ORDER}
+    unknown = named - known.keys() - classes - modules
+    assert not unknown, f"docs/design.md names what is not there: {unknown}"
+    assert len(named & known.keys()) > 20
+    for name in sorted(named & known.keys()):
+        for lines, n_parameters in known[name]:
+            assert lines <= MOST_LINES, name
+            assert n_parameters <= MOST_PARAMETERS, name

@@ -11,7 +11,7 @@ from tabr.serving.app import create_app
 from tabr.serving.guards import Tokens
 from tabr.serving.memory import Memory
 
-schemathesis = pytest.importorskip("schemathesis", reason="pip install 'tabr[dev]'")
+schemathesis = pytest.importorskip("schemathesis", reason="pip install 'tabr[test]'")
 
 TOKEN = "t" * 20
 

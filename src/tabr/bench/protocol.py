@@ -12,7 +12,14 @@ import torch
 from tabr import __version__
 from tabr.bench.methods import METHODS, Method, Setting
 from tabr.bench.parameters import parameters
-from tabr.bench.results import DEFAULT_PLAN, Plan, Predictions, Result, score
+from tabr.bench.results import (
+    DEFAULT_PLAN,
+    Plan,
+    Predictions,
+    Result,
+    current_commit,
+    score,
+)
 from tabr.bench.tasks.task import LabelledRows, SplitTable, Task
 from tabr.bench.workers import Place
 from tabr.device.devices import device_name
@@ -106,6 +113,7 @@ def run_seeds(
             hardware=device_name(device),
             workers=place.workers * len(seeds),
             threads=place.threads,
+            commit=current_commit(),
             versions={
                 "tabr": __version__,
                 "torch": torch.__version__,

@@ -6,8 +6,10 @@ import dataclasses
 import io
 import json
 import math
+import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,9 @@ class Result:
         workers: Runs that shared the hardware, in processes of their own or as one.
         versions: Of tabr, torch and python.
         threads: Threads of the run; None is all cores.
+        commit: Of the checkout that the code ran from, `-dirty` at its end if files
+            had been changed; None if it ran from elsewhere, or long ago.
+        predictions: File of the predictions, beside that of the result, if kept.
     """
 
     benchmark: str
@@ -78,11 +83,31 @@ class Result:
     workers: int
     versions: dict[str, str]
     threads: int | None = None
+    commit: str | None = None
+    predictions: str | None = None
+
+
+@cache
+def current_commit() -> str | None:
+    """Return the commit of the checkout that this code runs from; None elsewhere."""
+    package = Path(__file__).resolve().parents[1]
+    root = package.parents[1]
+    # An installed package may lie in somebody else's checkout.
+    if package != root / "src" / "tabr" or not (root / ".git").exists():
+        return None
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        output = subprocess.check_output(
+            command, cwd=root, stderr=subprocess.DEVNULL, timeout=10, text=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return output.strip() or None
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a method said of the rows that decide: values, or probabilities.
+    """The predictions of a method for the rows that decide: values, or probabilities.
 
     Attributes:
         val: Of the validation rows, (n,) or (n, classes).
@@ -103,13 +128,13 @@ class Predictions:
 def score(
     task: Task,
     y: NDArray[Any],
-    said: NDArray[np.float64],
+    predictions: NDArray[np.float64],
     classes: NDArray[Any] | None,
 ) -> float:
     """Return the score of values or probabilities, in the unit of the published one."""
     if classes is None:
-        return rmse(y, said) / task.scale
-    return float(np.mean(classes[said.argmax(1)] == y))
+        return rmse(y, predictions) / task.scale
+    return float(np.mean(classes[predictions.argmax(1)] == y))
 
 
 def time_of_a_fit(runs: Iterable[tuple[float, int]]) -> tuple[float, int]:
@@ -118,9 +143,9 @@ def time_of_a_fit(runs: Iterable[tuple[float, int]]) -> tuple[float, int]:
     Runs come as their seconds and `workers`. They slow one another down: those count
     that shared it with the fewest others.
     """
-    known = list(runs)
-    fewest = min(workers for _, workers in known)
-    timed = [seconds for seconds, workers in known if workers == fewest]
+    times = list(runs)
+    fewest = min(workers for _, workers in times)
+    timed = [seconds for seconds, workers in times if workers == fewest]
     return math.fsum(timed) / len(timed), fewest
 
 
@@ -131,8 +156,11 @@ def result_path(out: Path, task: Task, seed: int, plan: Plan = DEFAULT_PLAN) -> 
 
 
 def write(result: Result, path: Path) -> None:
-    """Write a result, whole or not at all."""
-    text = json.dumps(dataclasses.asdict(result), indent=1, allow_nan=False)
+    """Write a result, whole or not at all; it names the predictions beside it."""
+    beside = path.with_suffix(".npz")
+    predictions = beside.name if beside.is_file() else None
+    content = dataclasses.asdict(result) | {"predictions": predictions}
+    text = json.dumps(content, indent=1, allow_nan=False)
     write_bytes(path, (text + "\n").encode())
 
 
@@ -141,11 +169,11 @@ def read(path: Path) -> Result:
     return Result(**json.loads(path.read_text("utf-8")))
 
 
-def write_predictions(said: Predictions, path: Path) -> None:
+def write_predictions(predictions: Predictions, path: Path) -> None:
     """Write predictions beside the result at path, whole or not at all."""
-    arrays = {"val": said.val, "test": said.test}
-    if said.classes is not None:
-        labels = said.classes
+    arrays = {"val": predictions.val, "test": predictions.test}
+    if predictions.classes is not None:
+        labels = predictions.classes
         arrays["classes"] = labels.astype(str) if labels.dtype == object else labels
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **arrays)

@@ -15,7 +15,6 @@ Record = dict[str, Any]
 _INK, _GRID = "#24303d", "#dde4ea"
 _COLORS = {"plain": "#8a97a6", "plain-tf32": "#c2ccd6", "tabr": "#1f77b4"}
 _FROZEN = "#e08a3c"
-_UNDATED = {".svg": {"Date": None}}
 
 
 def plot(steps: Sequence[Record], curves: Sequence[Record], path: Path) -> None:
@@ -26,12 +25,9 @@ def plot(steps: Sequence[Record], curves: Sequence[Record], path: Path) -> None:
         panels += [partial(_curve, record, shape) for shape in shapes]
     if not panels:
         return
-    matplotlib = require("matplotlib", extra="plots")
-    from matplotlib.figure import Figure
-
     n_columns = min(2, len(panels))
     n_rows = -(-len(panels) // n_columns)
-    figure = Figure(figsize=(5.2 * n_columns, 3.6 * n_rows), layout="constrained")
+    figure = new_figure(5.2 * n_columns, 3.6 * n_rows)
     axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
@@ -40,18 +36,31 @@ def plot(steps: Sequence[Record], curves: Sequence[Record], path: Path) -> None:
         axis.tick_params(labelsize=8, colors=_INK, length=0, which="both")
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
+    save_figure(figure, path)
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure of matplotlib, in inches."""
+    require("matplotlib", extra="plots")
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a picture: text as text, and the same file for the same figures."""
+    matplotlib = require("matplotlib", extra="plots")
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Text as text, and the same file for the same records.
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "tabr"}
-    with matplotlib.rc_context(settings):
-        figure.savefig(path, dpi=150, metadata=_UNDATED.get(path.suffix))
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "tabr"}):
+        figure.savefig(path, dpi=150, metadata=metadata)
 
 
 def _bars(record: Record, axis: Any) -> None:
     """Step times of each form; shorter is better."""
     names = list(dict.fromkeys(n for r in record["sizes"] for n in r["forms"]))
     height = 0.8 / len(names)
-    every: list[float] = []
+    all_times: list[float] = []
     for i, name in enumerate(names):
         places, times = [], []
         for place, result in enumerate(record["sizes"]):
@@ -62,7 +71,7 @@ def _bars(record: Record, axis: Any) -> None:
         bars = axis.barh(places, times, height * 0.9, color=_COLORS[name], label=name)
         labels = [f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}" for ms in times]
         axis.bar_label(bars, labels, padding=2, fontsize=7, color=_INK)
-        every += times
+        all_times += times
     sizes = [
         f"{r['candidates']:,} x {r['d_in']}\nbatch {r['batch']}"
         for r in record["sizes"]
@@ -70,8 +79,8 @@ def _bars(record: Record, axis: Any) -> None:
     axis.set_yticks(range(len(sizes)), sizes)
     axis.invert_yaxis()
     axis.set_xscale("log")
-    first = 10 ** math.floor(math.log10(min(every) / 2))
-    axis.set_xlim(first, max(every) * 3)  # room for the labels
+    first = 10 ** math.floor(math.log10(min(all_times) / 2))
+    axis.set_xlim(first, max(all_times) * 3)  # room for the labels
     axis.xaxis.set_major_formatter("{x:g}")
     axis.xaxis.set_minor_formatter("")
     _describe(axis, f"one training step, {_place(record)}", "milliseconds, log scale")

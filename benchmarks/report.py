@@ -1,4 +1,4 @@
-"""Write the tables of docs/speed.md and docs/serving.md anew from results/speed.
+"""The tables of docs/speed.md and docs/serving.md, from `benchmarks/results/speed`.
 
     python -m benchmarks.report
 
@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.plot import plot
-from benchmarks.timing import OUT
+from benchmarks.timing import SPEED
+from tabr.text import markdown_table
 
 Record = dict[str, Any]
 
@@ -77,13 +78,6 @@ def origin(record: Record) -> str:
     return f"On {place(record)}, torch {versions['torch']}:\n`{record['command']}`"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], n_words: int) -> str:
-    """Return a table whose columns after the first n_words are numbers."""
-    rule = ["---" if i < n_words else "---:" for i in range(len(header))]
-    lines = ("| " + " | ".join(cells) + " |" for cells in (header, rule, *rows))
-    return "\n".join(lines)
-
-
 def size_name(result: Record) -> str:
     """Return a size in words.
 
@@ -125,7 +119,7 @@ def step_block(record: Record) -> str:
         for result in record["sizes"]
         for name, form in result["forms"].items()
     ]
-    return table(header, rows, 2)
+    return markdown_table(header, rows, "llrrrrr")
 
 
 def curve_block(record: Record) -> str:
@@ -138,7 +132,7 @@ def curve_block(record: Record) -> str:
         cells = [_ms(ours, f"{part}_ms") for part in ("step", "search", "learning")]
         cells = [size_name(result), _ms(plain, "step_ms"), *cells, _gigabytes(ours)]
         rows.append(cells)
-    return table(header, rows, 1)
+    return markdown_table(header, rows, "lrrrrr")
 
 
 def freeze_block(record: Record) -> str:
@@ -147,7 +141,8 @@ def freeze_block(record: Record) -> str:
         [size_name(r), number(r["step_ms"]), f"{r['step_ms'] / first:.2f}"]
         for r in record["sizes"]
     ]
-    text = table(["candidates x inputs, batch", "step, ms", "times the first"], rows, 1)
+    header = ["candidates x inputs, batch", "step, ms", "times the first"]
+    text = markdown_table(header, rows, "lrr")
     freezing = [
         f"{r['candidates']:,} rows took {number(r['freeze_seconds'])} s"
         for r in record["sizes"]
@@ -166,7 +161,7 @@ def search_block(record: Record) -> str:
         cells = [name, number(topk["ms"]), number(ours["ms"])]
         cells += [_gigabytes(topk), _gigabytes(ours), "yes" if result["same"] else "no"]
         rows.append(cells)
-    return table(header, rows, 1)
+    return markdown_table(header, rows, "lrrrrr")
 
 
 def predict_block(record: Record) -> str:
@@ -176,7 +171,7 @@ def predict_block(record: Record) -> str:
     times = (record["single_ms"], record["single_95_percent_ms"])
     bulk = (record["bulk_rows"], record["bulk_rows_per_second"])
     rows = [[name, *map(number, times), *(f"{count:,.0f}" for count in bulk)]]
-    return table(header, rows, 1)
+    return markdown_table(header, rows, "lrrrr")
 
 
 def memory_block(record: Record) -> str:
@@ -190,7 +185,7 @@ def memory_block(record: Record) -> str:
     rows.append([f"explain one row, {name}", f"{number(one)} ms"])
     count = record["explain_many_rows"]
     rows.append([f"explain {count} rows at once, {name}", f"{number(many)} ms each"])
-    return table([f"with {record['features']} features", "time"], rows, 1)
+    return markdown_table([f"with {record['features']} features", "time"], rows, "lr")
 
 
 def train_block(record: Record) -> str:
@@ -217,7 +212,7 @@ def _fits(facts: list[tuple[str, Record]]) -> str:
         [title, number(f["seconds"]), str(f["epochs"]), f"{f['test']:.4f}"]
         for title, f in facts
     ]
-    return table(["fit", "seconds", "epochs", "test score"], rows, 1)
+    return markdown_table(["fit", "seconds", "epochs", "test score"], rows, "lrrr")
 
 
 BLOCKS: Mapping[str, Callable[[Record], str]] = {
@@ -239,14 +234,15 @@ def serve_block(record: Record) -> str:
     row = [f"{facts['candidates']:,}", number(facts["rate"]), number(facts["seconds"])]
     row += [f"{facts['requests']:,}", str(facts["errors"])]
     row += [number(facts[name]) for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")]
-    return table(header, [row], 0)
+    return markdown_table(header, [row], "r" * len(header))
 
 
 def durability_block(record: Record) -> str:
     kill, disk = record["durability"]["kill"], record["durability"]["full_disk"]
     header = ["kills", "acknowledged updates", "lost", "doubled", "under another id"]
     names = ("rounds", "acknowledged", "lost", "doubled", "under_another_id")
-    text = table(header, [[f"{kill[name]:,}" for name in names]], 0)
+    counts = [f"{kill[name]:,}" for name in names]
+    text = markdown_table(header, [counts], "r" * len(header))
     exact = "yes" if disk["exactly_the_acknowledged"] else "no"
     return (
         f"{text}\n\nWith a full disk: {disk['refused']} of {disk['refused']} updates"
@@ -278,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--results", type=Path, default=OUT)
+    parser.add_argument("--results", type=Path, default=SPEED)
     parser.add_argument("--page", type=Path, default=Path("docs/speed.md"))
     parser.add_argument("--plot", type=Path, default=Path("docs/speed.svg"))
     parser.add_argument("--serving", type=Path, default=Path("docs/serving.md"))

@@ -30,7 +30,7 @@ T = TypeVar("T")
 Call = Callable[[], object]
 
 M = 96  # neighbours of a row
-OUT = Path("results/speed")
+SPEED = Path(__file__).parent / "results" / "speed"
 _TURN_MS = 50.0  # a turn repeats what takes less
 _MOST_CALLS = 50  # in a turn
 
@@ -74,7 +74,7 @@ def parser(
     result.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     if repeat is not None:
         result.add_argument("--repeat", type=int, default=repeat, help="turns")
-    result.add_argument("--out", type=Path, default=OUT)
+    result.add_argument("--out", type=Path, default=SPEED)
     return result
 
 

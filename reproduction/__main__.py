@@ -1,143 +1,221 @@
-"""Command line of the reproduction: results in, pages and studies out."""
+"""Command line of the reproduction: runs and results in, pages and studies out."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from reproduction import methods_page
+import click
+
+from reproduction import oracle, readme
 from reproduction.default_picture import plot
-from reproduction.default_table import (
+from reproduction.default_table import compare, read_runs, to_markdown
+from reproduction.pages import PAGES, Page, write_all, write_text
+from reproduction.results_folder import (
+    DOCS,
     PUBLISHED,
-    compare,
+    RESULTS,
+    ROOT,
+    ResultsFolder,
     extract,
-    read_published,
-    read_runs,
-    to_markdown,
+    to_csv,
 )
-from reproduction.paper.pages import write as write_paper
+from reproduction.runs import fold
 from reproduction.studies import STUDIES, run_study
-from reproduction.studies import page as studies_page
 from tabr.bench.parameters import extract_configs
-from tabr.bench.running import positive
 from tabr.bench.tasks.task import data_folder
-from tabr.errors import DataError, MissingLibrary
+from tabr.errors import DataError, TabrError
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+results_option = click.option(
+    "--results",
+    type=FOLDER,
+    default=RESULTS,
+    help="Folder of the results.  [default: reproduction/results]",
+)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return the exit status: 1 if runs failed, 2 for a mistake."""
-    options = _parser().parse_args(arguments)
-    try:
-        status: int = options.command(options)
-    except (DataError, MissingLibrary) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return status
+class Mistake(click.ClickException):
+    """What the user can mend, in one sentence."""
+
+    exit_code = 2
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m reproduction", description="Run the paper's experiments again."
-    )
-    commands = parser.add_subparsers(required=True)
+class Commands(click.Group):
+    """Commands that end in one sentence when the library refuses something."""
 
-    table = commands.add_parser("table", help="compare with the published figures")
-    table.set_defaults(command=_table)
-    table.add_argument("--out", type=Path, default=Path("results"))
-    table.add_argument("--write", type=Path, help="Markdown file (default: print it)")
-    table.add_argument("--csv", type=Path, help="the same as CSV, all digits")
-    table.add_argument("--plot", type=Path, help="the same as a picture: .svg or .png")
-
-    study = commands.add_parser("study", help="look beyond one score for each table")
-    study.set_defaults(command=_study)
-    study.add_argument("name", choices=list(STUDIES))
-    study.add_argument("--data", help="folder of the tables (default: TABR_DATA)")
-    study.add_argument("--out", type=Path, default=Path("results"))
-    study.add_argument("--seeds", type=positive, default=3, help="seeds 0, 1, ...")
-    study.add_argument("--tables", help="some of the tables, separated by commas")
-    study.add_argument("--device", help="cpu or cuda (default: cuda if there is one)")
-    study.add_argument("--params", type=json.loads, help="JSON of parameters: a trial")
-
-    studies = commands.add_parser("studies", help="write the page of the studies")
-    studies.set_defaults(command=_studies)
-    studies.add_argument("--out", type=Path, default=Path("results"))
-    studies.add_argument("--write", type=Path, default=Path("docs/studies.md"))
-
-    methods = commands.add_parser("methods", help="write the page of all methods")
-    methods.set_defaults(command=_methods)
-    methods.add_argument("--out", type=Path, default=Path("results"))
-    methods.add_argument("--write", type=Path, default=Path("docs/methods.md"))
-
-    paper = commands.add_parser("paper", help="write the paper's tables and figures")
-    paper.set_defaults(command=_paper)
-    paper.add_argument("--out", type=Path, default=Path("results"))
-    paper.add_argument("--write", type=Path, default=Path("docs/paper"))
-
-    published = commands.add_parser(
-        "extract", help="keep the published figures we need"
-    )
-    published.set_defaults(command=_extract)
-    published.add_argument("published", type=Path, help="CSV of all published results")
-    published.add_argument("--configs", type=Path, help="JSON of tuned configurations")
-    published.add_argument("--out", type=Path, default=Path("results"))
-    return parser
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except TabrError as error:
+            raise Mistake(str(error)) from error
 
 
-def _table(options: argparse.Namespace) -> int:
-    runs = read_runs(options.out)
-    table = compare(runs, read_published(options.out))
+@click.group(cls=Commands, context_settings={"max_content_width": 88})
+def main() -> None:
+    """Run the paper's experiments again, and write their pages."""
+
+
+# --- pages ------------------------------------------------------------------------
+
+
+@main.command("pages")
+@results_option
+@click.option("--docs", type=FOLDER, default=DOCS, help="[default: docs/results]")
+@click.option(
+    "--readme",
+    "readme_path",
+    type=FILE,
+    default=ROOT / "README.md",
+    help="[default: README.md]",
+)
+def write_pages(results: Path, docs: Path, readme_path: Path) -> None:
+    """Write all pages, their index and the figures of the README."""
+    folder = ResultsFolder(results)
+    write_all(folder, docs)
+    readme.write(folder, readme_path)
+
+
+@main.command("table")
+@results_option
+@click.option("--write", type=FILE, help="Markdown file.  [default: print it]")
+@click.option("--csv", type=FILE, help="The same as CSV, ten digits.")
+@click.option("--plot", "picture", type=FILE, help="The same as .svg or .png.")
+def write_table(
+    results: Path, write: Path | None, csv: Path | None, picture: Path | None
+) -> None:
+    """Compare TabR-S with the published figures."""
+    folder = ResultsFolder(results)
+    runs = read_runs(folder)
+    table = compare(runs, folder.published())
     text = to_markdown(table, runs)
-    if options.csv:
-        options.csv.parent.mkdir(parents=True, exist_ok=True)
-        table.to_csv(options.csv, index=False, lineterminator="\n")
-    if options.plot:
-        plot(table, options.plot)
-    if options.write:
-        options.write.parent.mkdir(parents=True, exist_ok=True)
-        options.write.write_text(text, "utf-8")
+    if csv:
+        write_text(csv, to_csv(table))
+    if picture:
+        plot(table, picture)
+    if write:
+        write_text(write, text)
     else:
-        print(text, end="")
-    return 0
+        click.echo(text, nl=False)
 
 
-def _study(options: argparse.Namespace) -> int:
-    params = {"device": options.device, **(options.params or {})}
-    folder, seeds = data_folder(options.data), range(options.seeds)
-    tables = options.tables.split(",") if options.tables else None
-    path = run_study(options.name, folder, options.out, seeds, params, tables)
-    print(f"wrote {path}")
-    return 0
+def _page_command(name: str, page: Page) -> Callable[..., None]:
+    path = f"docs/results/{page.path}"
+
+    @main.command(
+        name, help=f"Write {path}: {page.words}.", short_help=f"Write {path}."
+    )
+    @results_option
+    @click.option(
+        "--write",
+        type=click.Path(path_type=Path),
+        default=DOCS / page.path,
+        help=f"[default: {path}]",
+    )
+    def command(results: Path, write: Path) -> None:
+        page.write(ResultsFolder(results), write)
+
+    return command
 
 
-def _studies(options: argparse.Namespace) -> int:
-    studies_page.write_page(options.out, options.write)
-    return 0
+for _name, _page in PAGES.items():
+    if _name != "table":  # which is rather printed
+        _page_command(_name, _page)
 
 
-def _methods(options: argparse.Namespace) -> int:
-    options.write.parent.mkdir(parents=True, exist_ok=True)
-    options.write.write_text(methods_page.to_markdown(options.out), "utf-8")
-    return 0
+@main.command("readme")
+@results_option
+@click.option("--write", type=FILE, default=ROOT / "README.md", help="The README.")
+def write_readme(results: Path, write: Path) -> None:
+    """Write the figures of the README."""
+    readme.write(ResultsFolder(results), write)
 
 
-def _paper(options: argparse.Namespace) -> int:
-    write_paper(options.out, options.write)
-    return 0
+# --- results ----------------------------------------------------------------------
 
 
-def _extract(options: argparse.Namespace) -> int:
-    target = options.out / PUBLISHED
-    rows = extract(options.published, target)
-    print(f"{len(rows)} rows in {target}")
-    if options.configs:
-        print(f"{extract_configs(options.configs)} configurations")
-    return 0
+@main.command("fold")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@results_option
+@click.option("--replace", is_flag=True, help="Let a run take the place of another.")
+def fold_runs(folder: Path, results: Path, replace: bool) -> None:
+    """Put the run files of `tabr bench` into the tables.
+
+    FOLDER is that of `tabr bench run --out FOLDER`, or one inside it. Lines of other
+    runs stay; a run that is there already must have the same content.
+    """
+    for count in fold(folder, results, replace=replace):
+        click.echo(str(count))
+
+
+def _params(context: click.Context, option: click.Parameter, text: str | None) -> Any:
+    try:
+        params = json.loads(text or "{}")
+    except ValueError:
+        params = None
+    if not isinstance(params, dict):
+        raise click.BadParameter(f"a JSON object is needed, not {text}")
+    return params
+
+
+@main.command("study")
+@click.argument("name", type=click.Choice(list(STUDIES)))
+@click.option("--data", help="Folder of the tables.  [default: TABR_DATA]")
+@results_option
+@click.option("--seeds", type=click.IntRange(1), default=3, help="Seeds 0, 1, ...")
+@click.option("--tables", help="Some of the tables, separated by commas.")
+@click.option("--device", help="cpu or cuda.  [default: cuda if there is one]")
+@click.option("--params", callback=_params, help="JSON of parameters: a trial.")
+def study(
+    name: str,
+    data: str | None,
+    results: Path,
+    seeds: int,
+    tables: str | None,
+    device: str | None,
+    params: dict[str, Any],
+) -> None:
+    """Run a study: a look beyond one score for each table."""
+    chosen = tables.split(",") if tables else None
+    params = {"device": device, **params}
+    folder = ResultsFolder(results)
+    path = run_study(name, data_folder(data), folder, range(seeds), params, chosen)
+    click.echo(f"wrote {path}")
+
+
+@main.command("extract")
+@click.argument("published", type=click.Path(exists=True, path_type=Path))
+@click.option("--configs", type=FILE, help="JSON of tuned configurations.")
+@results_option
+def extract_published(published: Path, configs: Path | None, results: Path) -> None:
+    """Keep the published figures of a CSV file.
+
+    PUBLISHED is a CSV of all published results.
+    """
+    target = results / PUBLISHED
+    click.echo(f"{len(extract(published, target))} rows in {target}")
+    if configs:
+        click.echo(f"{extract_configs(configs)} configurations")
+
+
+@main.command("oracle")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.pass_context
+def compare_oracle(context: click.Context, folder: Path) -> None:
+    """Compare the network with the authors' own.
+
+    FOLDER holds its outputs and gradients, an .npz file a case.
+    """
+    n_agreeing, n_cases = oracle.compare_folder(folder)
+    if n_cases == 0:
+        raise DataError(f"the cases are .npz files, however {folder} has none")
+    context.exit(0 if n_agreeing == n_cases else 1)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(prog_name="python -m reproduction")

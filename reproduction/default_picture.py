@@ -7,22 +7,18 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.plot import new_figure, save_figure
 from reproduction.default_table import OFFICIAL_STDS, OWN_PERCENT, WHY_STDS
-from tabr.optional import require
 
-_UNDATED = {".svg": {"Date": None}}
 _INK, _INSIDE, _OUTSIDE, _BAND = "#24303d", "#1f77b4", "#d1495b", "#e6eef6"
 
 
 def plot(table: pd.DataFrame, path: Path) -> None:
-    """Draw what `report.compare` found and save it; the suffix tells the format.
+    """Draw what `compare` returned and save it; the suffix tells the format.
 
     Each dot is the mean of our runs, positive if it is better than the published one;
     its whisker is the standard deviation of our runs. The band is the bound.
     """
-    matplotlib = require("matplotlib", extra="plots")
-    from matplotlib.figure import Figure
-
     table = table[table["verdict"] != "not comparable"]
     is_own = table["bound"].str.endswith("%")
     is_why = table["set"].str.startswith("why/")
@@ -30,7 +26,7 @@ def plot(table: pd.DataFrame, path: Path) -> None:
     second = table[~is_own & is_why].sort_values("better_by_stds")
     own = table[is_own]
     n_rows = [len(first), len(second), len(own)]
-    figure = Figure(figsize=(8, 1.9 + 0.27 * sum(n_rows)), layout="constrained")
+    figure = new_figure(8, 1.9 + 0.27 * sum(n_rows))
     axes = figure.subplots(
         3, 1, squeeze=False, gridspec_kw={"height_ratios": [max(1, n) for n in n_rows]}
     )[:, 0]
@@ -38,11 +34,7 @@ def plot(table: pd.DataFrame, path: Path) -> None:
     _panel(axes[0], first, "first benchmark, the paper's splits", stds, OFFICIAL_STDS)
     _panel(axes[1], second, "second benchmark, the paper's splits", stds, WHY_STDS)
     _panel(axes[2], own, "splits of our own", "better by, in percent", OWN_PERCENT)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Text as text, and the same file for the same table.
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "tabr"}
-    with matplotlib.rc_context(settings):
-        figure.savefig(path, dpi=150, metadata=_UNDATED.get(path.suffix))
+    save_figure(figure, path)
 
 
 def _panel(axis: Any, table: pd.DataFrame, title: str, unit: str, bound: float) -> None:

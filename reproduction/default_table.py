@@ -1,34 +1,20 @@
-"""Tables of our figures beside the published ones, made from the results folder."""
+"""TabR-S with default parameters: our figures beside the published ones."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from tabr.bench.results import DEFAULT_PLAN, read, time_of_a_fit
+from reproduction.results_folder import ResultsFolder
+from reproduction.runs import VERSIONS
+from tabr.bench.results import DEFAULT_PLAN, time_of_a_fit
 from tabr.bench.tasks.catalog import TASKS
 from tabr.bench.tasks.task import Task
 from tabr.errors import DataError
-
-PUBLISHED = "published.csv"
-MODEL = "TabR-S default"
-COLUMNS = (
-    "dataset",
-    "model",
-    "kind",
-    "metric",
-    "runs",
-    "test_mean",
-    "test_std",
-    "train_seconds",
-    "best_epoch",
-    "n_parameters",
-    "gpu",
-)
+from tabr.text import markdown_table
 
 # How far from the published mean a mean may lie: in published standard deviations
 # where the split is the paper's, in percent where it is not.
@@ -37,54 +23,33 @@ WHY_STDS = 2.0
 OWN_PERCENT = 2.0
 _ROUNDING = 5e-7  # published figures have six decimals
 
-_RUN_FIELDS = ("test", "val", "seconds", "best_epoch", "n_parameters")
+_RUN_FIELDS = (
+    "benchmark",
+    "task",
+    "split",
+    "seed",
+    "test",
+    "seconds",
+    "best_epoch",
+    "n_parameters",
+    "hardware",
+    "workers",
+)
 
 
-def extract(source: Path, target: Path) -> pd.DataFrame:
-    """Keep the published figures, all sets and models, in one order."""
-    rows = pd.read_csv(source)[list(COLUMNS)].astype({"n_parameters": "Int64"})
-    rows = rows.sort_values(["dataset", "model", "kind"])
-    target.parent.mkdir(parents=True, exist_ok=True)
-    rows.to_csv(target, index=False, lineterminator="\n")
-    return rows
-
-
-def read_published(
-    out: Path, model: str | None = MODEL, kind: str | None = "single"
-) -> pd.DataFrame:
-    """Return figures that `extract` put into the results folder.
-
-    Args:
-        out: The results folder.
-        model: Whose figures; None is everyone's.
-        kind: "single" or "ensemble of 5"; None is both.
-    """
-    path = out / PUBLISHED
-    if not path.is_file():
+def read_runs(results: ResultsFolder, plan: str = DEFAULT_PLAN.name) -> pd.DataFrame:
+    """Return the single runs of a plan, a line for each; at least one must be there."""
+    runs = results.singles.get(plan, [])
+    if not runs:
         raise DataError(
-            f"a table needs the published figures, however {path} is not there: make"
-            " it with `python -m reproduction extract`"
+            f"a table needs results, however {results.path} has none of {plan}: make"
+            " them with `tabr bench run --out FOLDER`, then"
+            " `python -m reproduction fold FOLDER`"
         )
-    rows = pd.read_csv(path)
-    if model is not None:
-        rows = rows[rows["model"] == model]
-    return rows if kind is None else rows[rows["kind"] == kind]
-
-
-def read_runs(out: Path, method: str = DEFAULT_PLAN.name) -> pd.DataFrame:
-    """Return all results of a method, a line for each run."""
-    paths = sorted(out.glob(f"*/*/{method}/split-*-seed-*.json"))
-    results = [read(path) for path in paths]
-    if not results:
-        raise DataError(
-            f"a table needs results, however {out} has none of {method}: make them"
-            " with `python -m tabr.bench run`"
-        )
-    fields = ("benchmark", "task", "split", "seed", *_RUN_FIELDS, "hardware", "workers")
-    runs = pd.DataFrame([{f: getattr(r, f) for f in fields} for r in results])
-    for name in ("tabr", "torch", "python"):
-        runs[name] = [result.versions[name] for result in results]
-    return runs
+    frame = pd.DataFrame([{f: getattr(r, f) for f in _RUN_FIELDS} for r in runs])
+    for name in VERSIONS:
+        frame[name] = [run.versions[name] for run in runs]
+    return frame
 
 
 def compare(runs: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
@@ -101,9 +66,9 @@ def compare(runs: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     for tasks in splits.values():
         parts = []
         for task in tasks:
-            mine = _runs_of(task, runs)
-            if len(mine) and task.published in figures:
-                parts.append(_split_line(mine, figures[task.published]))
+            ours = _runs_of(task, runs)
+            if len(ours) and task.published in figures:
+                parts.append(_split_line(ours, figures[task.published]))
         if parts:
             lines.append(_set_line(tasks, pd.DataFrame(parts)))
     return pd.DataFrame(lines)
@@ -117,20 +82,20 @@ def _runs_of(task: Task, runs: pd.DataFrame) -> pd.DataFrame:
     ]
 
 
-def _split_line(mine: pd.DataFrame, theirs: Mapping[Any, Any]) -> dict[str, float]:
-    seconds, _ = time_of_a_fit(zip(mine["seconds"], mine["workers"], strict=True))
+def _split_line(ours: pd.DataFrame, published: Mapping[Any, Any]) -> dict[str, float]:
+    seconds, _ = time_of_a_fit(zip(ours["seconds"], ours["workers"], strict=True))
     return {
-        "runs": len(mine),
-        "ours": mine["test"].mean(),
-        "ours_std": mine["test"].std(ddof=0),
-        "published": theirs["test_mean"],
-        "published_std": theirs["test_std"],
+        "runs": len(ours),
+        "ours": ours["test"].mean(),
+        "ours_std": ours["test"].std(ddof=0),
+        "published": published["test_mean"],
+        "published_std": published["test_std"],
         "seconds": seconds,
-        "published_seconds": theirs["train_seconds"],
-        "best_epoch": mine["best_epoch"].mean(),
-        "published_best_epoch": theirs["best_epoch"],
-        "n_parameters": mine["n_parameters"].mean(),
-        "published_n_parameters": theirs["n_parameters"],
+        "published_seconds": published["train_seconds"],
+        "best_epoch": ours["best_epoch"].mean(),
+        "published_best_epoch": published["best_epoch"],
+        "n_parameters": ours["n_parameters"].mean(),
+        "published_n_parameters": published["n_parameters"],
     }
 
 
@@ -168,7 +133,7 @@ def _stds(task: Task) -> float:
 
 
 def _verdict(task: Task, gain: float, published: float, std: float) -> str:
-    """Say whether a gain, negative if ours is worse, keeps the bound."""
+    """Return whether a gain, negative if ours is worse, keeps the bound."""
     if not task.comparable:
         return "not comparable"
     if task.official:
@@ -183,21 +148,31 @@ def _verdict(task: Task, gain: float, published: float, std: float) -> str:
 # --- text -----------------------------------------------------------------------
 
 _HEADER = (
-    "| set | measure | splits | runs | ours | published | better by | bound | verdict "
-    "| seconds | best epoch | parameters |\n"
-    "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: |"
+    "set",
+    "measure",
+    "splits",
+    "runs",
+    "ours",
+    "published",
+    "better by",
+    "bound",
+    "verdict",
+    "seconds",
+    "best epoch",
+    "parameters",
 )
+_ALIGN = "llrrrrrrlrrr"
 
 _TEXT = """# TabR-S with default parameters: ours and the published figures
 
 ![how far each set lies from the published figure](reproduction.svg)
 
-Made from the files in `results/`, one a run, by
+Made from the run tables in `reproduction/results` by
 
-    python -m reproduction table --write docs/reproduction.md \\
-        --plot docs/reproduction.svg
+    python -m reproduction table --write docs/results/reproduction.md \\
+        --plot docs/results/reproduction.svg
 
-and these by `python -m tabr.bench run --data FOLDER --benchmark all --seeds 15
+The runs were made by `tabr bench run --data FOLDER --benchmark all --seeds 15
 --few-seeds 3 --why-seeds 5 --device cuda`.
 
 - A figure is the mean ± standard deviation over seeds. Where a set has several splits,
@@ -220,11 +195,9 @@ Within the bound or better: {n_good} of {n_all} comparable sets. Not run yet: {n
 
 
 def to_markdown(table: pd.DataFrame, runs: pd.DataFrame) -> str:
-    """Return the page with what `compare` found."""
+    """Return the page of what `compare` returned."""
     comparable = table[table["verdict"] != "not comparable"]
-    versions = ", ".join(
-        f"{n} {_distinct(runs[n])}" for n in ("tabr", "torch", "python")
-    )
+    versions = ", ".join(f"{name} {_distinct(runs[name])}" for name in VERSIONS)
     wanted = dict.fromkeys(task.label for task in TASKS if task.comparable)
     not_run = [label for label in wanted if label not in set(table["set"])]
     text = _TEXT.format(
@@ -244,8 +217,8 @@ def to_markdown(table: pd.DataFrame, runs: pd.DataFrame) -> str:
         ("Second benchmark", table[second]),
     ):
         if len(part):
-            rows = [_markdown_row(row) for row in part.to_dict("records")]
-            text += "\n".join([f"\n## {title}\n", _HEADER, *rows]) + "\n"
+            rows = [_cells(row) for row in part.to_dict("records")]
+            text += f"\n## {title}\n\n{markdown_table(_HEADER, rows, _ALIGN)}\n"
     return text
 
 
@@ -258,7 +231,7 @@ def _range(values: pd.Series[Any]) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def _markdown_row(row: dict[Any, Any]) -> str:
+def _cells(row: dict[Any, Any]) -> list[str]:
     # two figures of the published standard deviation set the decimals
     std = max(row["published_std"], 1e-7)
     decimals = max(0, 1 - math.floor(math.log10(std)))
@@ -270,7 +243,7 @@ def _markdown_row(row: dict[Any, Any]) -> str:
     if row["splits"] < row["all_splits"]:
         splits += f" of {row['all_splits']}"
     gain = f"{row['better_by_stds']:+.2f} std, {row['better_by_percent']:+.2f} %"
-    cells = [
+    return [
         row["set"],
         row["metric"],
         splits,
@@ -284,4 +257,3 @@ def _markdown_row(row: dict[Any, Any]) -> str:
         f"{row['best_epoch']:.1f} / {row['published_best_epoch']:.1f}",
         f"{row['n_parameters']:.0f} / {row['published_n_parameters']:.0f}",
     ]
-    return "| " + " | ".join(cells) + " |"

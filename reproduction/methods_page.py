@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from reproduction.default_table import read_published, read_runs
+from reproduction.results_folder import ResultsFolder
 from tabr.bench.methods import METHODS
-from tabr.bench.results import Plan, time_of_a_fit
+from tabr.bench.results import Result, time_of_a_fit
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import Task
-from tabr.errors import DataError
+from tabr.text import ABSENT, markdown_table
 
 SETS = ("california", "adult")
 DEFAULT_SETS = ("california", "adult", "churn")
@@ -25,7 +24,9 @@ _ROUNDING = 5e-7  # published figures have six decimals
 NOT_COMPARABLE = ("l2-qk-v", "l2-qk-yv")
 
 
-def compare_methods(out: Path, task: Task, config: str = "tuned") -> pd.DataFrame:
+def compare_methods(
+    results: ResultsFolder, task: Task, config: str = "tuned"
+) -> pd.DataFrame:
     """Return a line for each method that was run on a set, or has a figure there."""
     lines = []
     for name, entry in METHODS.items():
@@ -33,34 +34,39 @@ def compare_methods(out: Path, task: Task, config: str = "tuned") -> pd.DataFram
             continue
         line: dict[str, Any] = {"method": name, "runs": 0}
         if entry.published is not None:
-            theirs = read_published(out, _published_name(name, config))
-            theirs = theirs[theirs["dataset"] == task.published]
-            for row in theirs.to_dict("records"):
+            published = results.published(_published_name(name, config))
+            published = published[published["dataset"] == task.published]
+            for row in published.to_dict("records"):
                 line |= {
                     "published": row["test_mean"],
                     "published_std": row["test_std"],
                     "published_seconds": row["train_seconds"],
-                    "published_n_parameters": row["n_parameters"],
                 }
-        try:
-            runs = read_runs(out, Plan(name, config).name)  # type: ignore[arg-type]
-        except DataError:
-            runs = pd.DataFrame({"task": [], "benchmark": []})
-        mine = runs[(runs["task"] == task.name) & (runs["benchmark"] == task.benchmark)]
-        if len(mine):
-            pairs = zip(mine["seconds"], mine["workers"], strict=True)
-            seconds, _ = time_of_a_fit(pairs)
-            line |= {
-                "runs": len(mine),
-                "ours": mine["test"].mean(),
-                "ours_std": mine["test"].std(ddof=0),
-                "seconds": seconds,
-                "n_parameters": mine["n_parameters"].mean(),
-                "hardware": " and ".join(sorted(mine["hardware"].unique())),
-            }
+        line |= _ours(
+            [
+                run
+                for run in results.singles.get(f"{name}-{config}", [])
+                if (run.task, run.benchmark) == (task.name, task.benchmark)
+            ]
+        )
         if len(line) > 2:
             lines.append({**line, "verdict": _verdict(line, task)})
     return pd.DataFrame(lines)
+
+
+def _ours(runs: list[Result]) -> dict[str, Any]:
+    """Return the figures of runs; none if there are no runs."""
+    if not runs:
+        return {}
+    scores = pd.Series([run.test for run in runs])
+    seconds, _ = time_of_a_fit((run.seconds, run.workers) for run in runs)
+    return {
+        "runs": len(runs),
+        "ours": scores.mean(),
+        "ours_std": scores.std(ddof=0),
+        "seconds": seconds,
+        "hardware": " and ".join(sorted({run.hardware for run in runs})),
+    }
 
 
 def _published_name(method: str, config: str) -> str:
@@ -89,13 +95,13 @@ def _verdict(line: dict[str, Any], task: Task) -> str:
 _TEXT = f"""# Every method, ours and as published
 
 The systems that the paper compares with, and some since, each on the paper's own split
-with the parameters that the paper's authors tuned and published. Made from the files in
-`results/` by
+with the parameters that the paper's authors tuned and published. Made from the run
+tables in `reproduction/results` by
 
-    python -m reproduction methods --write docs/methods.md
+    python -m reproduction methods
 
-and these by `python -m tabr.bench run --data FOLDER --methods all --config tuned
---tasks california,adult --seeds 5`.
+The runs were made by `tabr bench run --data FOLDER --methods all --config tuned --tasks
+california,adult --seeds 5`.
 
 - A figure is the mean ± standard deviation over seeds, or that of one seed.
 - *Verdict*: within {STDS:g} published standard deviations or {PERCENT:g} % of the
@@ -112,27 +118,27 @@ _DEFAULTS = """
 ## Without tuning
 
 The default parameters of each method, best score first; also of methods since the
-paper. Made by `python -m tabr.bench run --data FOLDER --methods NAMES --config default
---tasks california,adult,churn --seeds 1`, or more seeds.
+paper. The runs were made by `tabr bench run --data FOLDER --methods NAMES --config
+default --tasks california,adult,churn --seeds 1`, or more seeds.
 """
 
 
-def to_markdown(out: Path, labels: Sequence[str] = SETS) -> str:
+def to_markdown(results: ResultsFolder, labels: Sequence[str] = SETS) -> str:
     """Return the page of all methods."""
-    tables = {task.label: compare_methods(out, task) for task in select(labels)}
+    tables = {task.label: compare_methods(results, task) for task in select(labels)}
     text = _TEXT.format(hardware=_hardware(pd.concat(tables.values())))
     for task in select(labels):
         text += f"\n## {task.label}\n\n" + _table(tables[task.label], task)
     text += _DEFAULTS
     for task in select(DEFAULT_SETS):
-        rows = _best_first(compare_methods(out, task, "default"), task)
+        rows = _best_first(compare_methods(results, task, "default"), task)
         own = "" if task.official else ", a split of our own"
         text += f"\n### {task.label}{own}\n\n{_table(rows, task)}\n{_hardware(rows)}\n"
     return text
 
 
 def _best_first(table: pd.DataFrame, task: Task) -> pd.DataFrame:
-    """Return who was run, best first."""
+    """Return the methods that were run, best first."""
     if "ours" not in table:
         return table.head(0)
     return table[table["runs"] > 0].sort_values("ours", ascending=task.metric == "rmse")
@@ -140,13 +146,13 @@ def _best_first(table: pd.DataFrame, task: Task) -> pd.DataFrame:
 
 def _table(rows: pd.DataFrame, task: Task) -> str:
     measure = "RMSE" if task.metric == "rmse" else "accuracy"
-    text = f"| method | seeds | {measure} | published | verdict | seconds |\n"
-    text += "| --- | ---: | ---: | ---: | --- | ---: |\n"
-    return text + "".join(_row(row) + "\n" for row in rows.to_dict("records"))
+    header = ["method", "seeds", measure, "published", "verdict", "seconds"]
+    cells = [_cells(row) for row in rows.to_dict("records")]
+    return markdown_table(header, cells, "lrrrlr") + "\n"
 
 
 def _hardware(table: pd.DataFrame) -> str:
-    """Say what ran where."""
+    """Return a sentence for each hardware: the methods that ran there."""
     if "hardware" not in table:
         return ""
     parts = []
@@ -156,7 +162,7 @@ def _hardware(table: pd.DataFrame) -> str:
     return " ".join(parts)
 
 
-def _row(row: dict[Any, Any]) -> str:
+def _cells(row: dict[Any, Any]) -> list[str]:
     def figure(name: str) -> str:
         mean, std = row.get(name, math.nan), row.get(f"{name}_std", math.nan)
         if math.isnan(mean):
@@ -166,9 +172,9 @@ def _row(row: dict[Any, Any]) -> str:
 
     def seconds(name: str) -> str:
         value = row.get(name, math.nan)
-        return "-" if math.isnan(value) else f"{value:.1f}"
+        return ABSENT if math.isnan(value) else f"{value:.1f}"
 
-    cells = [
+    return [
         str(row["method"]),
         str(row["runs"] or ""),
         figure("ours"),
@@ -176,4 +182,3 @@ def _row(row: dict[Any, Any]) -> str:
         str(row["verdict"]),
         f"{seconds('seconds')} / {seconds('published_seconds')}",
     ]
-    return "| " + " | ".join(cells) + " |"

@@ -1,30 +1,31 @@
-"""The page of all tasks, docs/tasks.md."""
+"""The page of all tasks."""
 
 from __future__ import annotations
 
 from tabr.bench.tasks.catalog import DEFAULT, TASKS, WHY, WITHOUT_FIGURES
 from tabr.bench.tasks.task import Task
+from tabr.text import markdown_table
 
 _TEXT = """# The tasks of the benchmark
 
 Every set of the paper's two benchmarks: {n_default} of the first, {n_why} of the second
 (Grinsztajn et al., 2022) and {n_parts} tables that hold a part of a set. Written by
 
-    python -m reproduction.tasks_page > docs/tasks.md
+    python -m reproduction tasks
 
-from `src/tabr/bench/catalog.py`.
+from `src/tabr/bench/tasks/catalog.py`.
 
-`python -m tabr.bench run --benchmark all` runs what the folder of tables has, names
+`tabr bench run --benchmark all` runs what the folder of tables has, names
 what it leaves out, and leaves out what cannot be compared with the published figures.
-`python -m tabr.bench fetch why/wine` gets a table whose source is OpenML:
+`tabr bench fetch why/wine` gets a table whose source is OpenML:
 
 - It is written only if it has the paper's number of rows and features. Where the split
   is the paper's, the labels of its test rows must have the published spread too, which
   also tells whether the rows stand in the paper's order.
 - OpenML has no splits. Those of the second benchmark, and of house and higgs-small,
-  are made anew by the paper's recipe (`src/tabr/bench/splits.py`). It gives exactly the
-  files of splits that were at hand: all 51 of 23 sets of the second benchmark,
-  california and house.
+  are made anew by the paper's recipe (`src/tabr/bench/tasks/splits.py`). It gives
+  exactly the files of splits that were at hand: all 51 of 23 sets of the second
+  benchmark, california and house.
 - `NAME.json` beside the table tells its source, version and checksums.
 
 The authors of the paper offer all their tables, with splits, as NumPy arrays:
@@ -39,13 +40,22 @@ default parameters as published, mostly on an A100. Where a label has a *scale*,
 is divided by it.
 """
 _HEADER = (
-    "| name | rows | features | predicted | measure | batch size | splits | split "
-    "| seconds | source | known to differ |\n"
-    "| --- | ---: | ---: | --- | --- | ---: | ---: | --- | ---: | --- | --- |"
+    "name",
+    "rows",
+    "features",
+    "predicted",
+    "measure",
+    "batch size",
+    "splits",
+    "split",
+    "seconds",
+    "source",
+    "known to differ",
 )
+_ALIGN = "lrrllrrlrll"
 
 
-def tasks_page() -> str:
+def to_markdown() -> str:
     """Return the page."""
     sets: dict[str, list[Task]] = {}
     for task in TASKS:
@@ -60,12 +70,13 @@ def tasks_page() -> str:
         without=", ".join(WITHOUT_FIGURES),
     )
     for title, benchmark in (("First", "default"), ("Second", "why")):
-        lines = [_line(s) for s in sets.values() if s[0].benchmark == benchmark]
-        text += "\n".join([f"\n## {title} benchmark\n", _HEADER, *lines]) + "\n"
+        rows = [_cells(s) for s in sets.values() if s[0].benchmark == benchmark]
+        table = markdown_table(_HEADER, rows, _ALIGN)
+        text += f"\n## {title} benchmark\n\n{table}\n"
     return text
 
 
-def _line(splits: list[Task]) -> str:
+def _cells(splits: list[Task]) -> list[str]:
     task = splits[0]
     origin = task.origin
     notes = [task.differs] if task.differs else []
@@ -73,7 +84,7 @@ def _line(splits: list[Task]) -> str:
         notes.append(f"scale {task.scale:.2f}")
     if not task.comparable:
         notes.append("not comparable")
-    cells = [
+    return [
         task.label,
         f"{origin.n_rows:,}",
         f"{origin.n_features}",
@@ -86,8 +97,3 @@ def _line(splits: list[Task]) -> str:
         f"OpenML {origin.openml}" if origin.openml else origin.place,
         "; ".join(notes),
     ]
-    return "| " + " | ".join(cells) + " |"
-
-
-if __name__ == "__main__":
-    print(tasks_page(), end="")

@@ -82,7 +82,8 @@ second = 2
 
 
 def test_figures_of_the_readme_are_those_of_the_results():
-    from scripts.update_readme import updated
+    from reproduction.readme import updated
+    from reproduction.results_folder import ResultsFolder
 
     text = README.read_text("utf-8")
-    assert updated(text, README.parent / "results") == text
+    assert updated(text, ResultsFolder()) == text

@@ -7,9 +7,17 @@ from collections.abc import Sequence
 import pandas as pd
 
 from reproduction.paper.grid import SETS
-from reproduction.paper.scores import Model, Results, RunKind
-from reproduction.paper.text import DASH, absence, figure, title
-from reproduction.paper.win_tie_loss import OUTCOMES, TREES, Match, match, record_text
+from reproduction.paper.scores import Model, Results
+from reproduction.paper.text import absence, figure, title
+from reproduction.paper.win_tie_loss import (
+    TREES,
+    WORDS,
+    Outcomes,
+    count_text,
+    outcomes_of,
+)
+from reproduction.runs import RunKind
+from tabr.text import ABSENT
 
 CHALLENGER = Model("tabr-s", "default")
 
@@ -21,37 +29,40 @@ def comparable_sets(results: Results) -> list[str]:
     return [label for label in SETS if label in labels] + second
 
 
-def default_matches(results: Results, kind: RunKind) -> dict[str, Match]:
-    """Let TabR-S meet each library of trees on all sets that can be compared."""
+def default_outcomes(results: Results, kind: RunKind) -> dict[str, Outcomes]:
+    """Compare TabR-S with each library of trees on all sets that can be compared."""
     sets = comparable_sets(results)
     return {
-        tree: match(results, CHALLENGER, Model(method, "default"), kind, sets)
+        tree: outcomes_of(results, (CHALLENGER, Model(method, "default")), kind, sets)
         for tree, method in TREES.items()
     }
 
 
 def has_runs(results: Results, kind: RunKind) -> bool:
-    """Tell whether anything of ours could be compared."""
-    return any(found.ours for found in default_matches(results, kind).values())
+    """Whether anything of ours could be compared."""
+    return any(part.ours for part in default_outcomes(results, kind).values())
 
 
 def total_rows(results: Results, kind: RunKind) -> list[list[str]]:
     """Return the counts for each library and benchmark."""
     rows = []
-    for tree, found in default_matches(results, kind).items():
+    for tree, outcomes in default_outcomes(results, kind).items():
         for name, is_second in (("first", False), ("second", True)):
-            part = Match(
-                *([d for d in ds if _second(d.label) == is_second] for ds in found)
+            part = Outcomes(
+                *(
+                    [line for line in side if _second(line.label) == is_second]
+                    for side in outcomes
+                )
             )
             rows.append(
                 [
                     tree,
                     name,
-                    str(len(part.ours) or DASH),
-                    record_text(part.ours),
-                    record_text(part.same),
-                    str(part.n_agreeing) if part.ours else DASH,
-                    record_text(part.every),
+                    str(len(part.ours) or ABSENT),
+                    count_text(part.ours),
+                    count_text(part.same_sets),
+                    str(part.n_agreeing) if part.ours else ABSENT,
+                    count_text(part.all_sets),
                 ]
             )
     return rows
@@ -63,30 +74,33 @@ def _second(label: str) -> bool:
 
 def set_rows(results: Results, kind: RunKind) -> list[list[str]]:
     """Return a line for each set: all scores of ours, and who won on either side."""
-    found = default_matches(results, kind)
+    outcomes = default_outcomes(results, kind)
+    models = {tree: Model(method, "default") for tree, method in TREES.items()}
     rows = []
     for label in comparable_sets(results):
-        cell = results.ours.cell(CHALLENGER, kind, label)
-        row = [title(results, label), figure(cell.score) if cell else DASH]
-        for tree, method in TREES.items():
-            model = Model(method, "default")
-            theirs = results.ours.cell(model, kind, label)
-            row.append(figure(theirs.score) if theirs else DASH)
-            row.append(_outcomes(found[tree], label))
+        row = [title(results, label), _figure(results, CHALLENGER, kind, label)]
+        for tree, model in models.items():
+            row.append(_figure(results, model, kind, label))
+            row.append(_outcome_text(outcomes[tree], label))
         rows.append(row)
     return rows
 
 
-def _outcomes(found: Match, label: str) -> str:
-    """Write the outcome of ours and, after a slash, the published one."""
-    ours = {duel.label: OUTCOMES[duel.outcome] for duel in found.ours}
-    every = found.same if label in ours else found.every
-    published = {duel.label: OUTCOMES[duel.outcome] for duel in every}
-    return f"{ours.get(label, DASH)} / {published.get(label, DASH)}"
+def _figure(results: Results, model: Model, kind: RunKind, label: str) -> str:
+    cell = results.ours.cell(model, kind, label)
+    return figure(cell.score) if cell else ABSENT
+
+
+def _outcome_text(outcomes: Outcomes, label: str) -> str:
+    """Return the outcome of ours and, after a slash, the published one."""
+    ours = {line.label: WORDS[line.outcome] for line in outcomes.ours}
+    lines = outcomes.same_sets if label in ours else outcomes.all_sets
+    published = {line.label: WORDS[line.outcome] for line in lines}
+    return f"{ours.get(label, ABSENT)} / {published.get(label, ABSENT)}"
 
 
 def not_run(results: Results, kind: RunKind) -> str:
-    """Name the sets on which TabR-S or trees have no runs of ours."""
+    """Return a sentence on the sets on which TabR-S or trees have no runs of ours."""
     models = {"TabR-S": CHALLENGER}
     models |= {tree: Model(method, "default") for tree, method in TREES.items()}
     run = {name: results.ours.labels(model, kind) for name, model in models.items()}
@@ -101,21 +115,22 @@ def to_frame(results: Results, kinds: Sequence[RunKind]) -> pd.DataFrame:
     """Return a line for each set and library that have runs of either side."""
     lines = []
     for kind in kinds:
-        for tree, found in default_matches(results, kind).items():
-            ours = {duel.label: duel for duel in found.ours}
-            published = {d.label: d for d in [*found.every, *found.same]}
+        for tree, outcomes in default_outcomes(results, kind).items():
+            ours = {part.label: part for part in outcomes.ours}
+            published = {part.label: part for part in outcomes.all_sets}
+            published |= {part.label: part for part in outcomes.same_sets}
             for label in comparable_sets(results):
                 line: dict[str, object] = {"set": label, "against": tree, "kind": kind}
                 line["metric"] = results.metrics[label]
                 for name, side in (("ours", ours), ("published", published)):
-                    duel = side.get(label)
+                    part = side.get(label)
                     line |= {
-                        f"{name}_splits": duel and len(duel.splits),
-                        f"{name}_tabr": duel and duel.one.score.mean,
-                        f"{name}_tabr_std": duel and duel.one.score.std,
-                        f"{name}_trees": duel and duel.other.score.mean,
-                        f"{name}_trees_std": duel and duel.other.score.std,
-                        f"{name}_outcome": duel and OUTCOMES[duel.outcome],
+                        f"{name}_splits": part and len(part.splits),
+                        f"{name}_tabr": part and part.first.score.mean,
+                        f"{name}_tabr_std": part and part.first.score.std,
+                        f"{name}_trees": part and part.second.score.mean,
+                        f"{name}_trees_std": part and part.second.score.std,
+                        f"{name}_outcome": part and WORDS[part.outcome],
                     }
                 lines.append(line)
     frame = pd.DataFrame(lines)

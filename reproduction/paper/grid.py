@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from reproduction.paper.scores import Cell, Model, Results, RunKind
+from reproduction.paper.scores import Cell, Model, Results
+from reproduction.runs import RunKind
 from tabr.bench.ranks import compare, ranks
 from tabr.bench.tasks.catalog import TASKS
 
@@ -105,7 +106,7 @@ class Comparison(NamedTuple):
 def fill(
     results: Results, rows: Sequence[Row], sets: Sequence[str], kind: RunKind = "single"
 ) -> Grid:
-    """Look up all cells of a table."""
+    """Return a table with all its cells."""
     ours: dict[str, dict[str, Cell]] = {label: {} for label in sets}
     published: dict[str, dict[str, Cell]] = {label: {} for label in sets}
     for label in sets:
@@ -128,14 +129,14 @@ def set_ranks(grid: Grid, side: Side, label: str) -> dict[str, int]:
 
 def improved(grid: Grid, side: Side, label: str) -> set[str]:
     """Return the rows that are better than the row above, deviations considered."""
-    cells, found = side[label], set[str]()
+    cells, names = side[label], set[str]()
     larger = grid.results.larger_is_better(label)
     for before, row in zip(grid.rows[:-1], grid.rows[1:], strict=True):
         if before.name in cells and row.name in cells:
-            one, other = cells[row.name].score, cells[before.name].score
-            if compare(one, other, larger_is_better=larger) > 0:
-                found.add(row.name)
-    return found
+            scores = cells[row.name].score, cells[before.name].score
+            if compare(*scores, larger_is_better=larger) > 0:
+                names.add(row.name)
+    return names
 
 
 def counted_sets(grid: Grid) -> list[str]:
@@ -144,12 +145,12 @@ def counted_sets(grid: Grid) -> list[str]:
     Those where every row that was run anywhere has runs; a row without a published
     figure on a set cannot be compared there, and does not count.
     """
-    run, found = set(grid.run), []
+    run, labels = set(grid.run), []
     for label in grid.sets:
         wanted = run & set(grid.published[label])
         if len(wanted) > 1 and wanted <= set(grid.ours[label]):
-            found.append(label)
-    return found
+            labels.append(label)
+    return labels
 
 
 def shared(grid: Grid, side: Side) -> Side:
@@ -165,17 +166,17 @@ def shared(grid: Grid, side: Side) -> Side:
 
 
 def average_ranks(grid: Grid, side: Side, sets: Sequence[str]) -> dict[str, Rank]:
-    """Average the ranks of rows over some sets.
+    """Return the mean of the ranks of rows over some sets.
 
     A row without a cell on a set is not ranked there, as in the paper.
     """
-    found: dict[str, list[int]] = {row.name: [] for row in grid.rows}
+    by_row: dict[str, list[int]] = {row.name: [] for row in grid.rows}
     for label in sets:
         for name, rank in set_ranks(grid, side, label).items():
-            found[name].append(rank)
+            by_row[name].append(rank)
     return {
         name: Rank(statistics.fmean(values), statistics.pstdev(values))
-        for name, values in found.items()
+        for name, values in by_row.items()
         if values
     }
 
@@ -185,7 +186,7 @@ def comparisons(grid: Grid) -> list[Comparison]:
 
     A published figure of a single run has no spread, so it sets no bound.
     """
-    found = []
+    compared = []
     for label in (label for label in grid.sets if label in OFFICIAL):
         sign = 1 if grid.results.larger_is_better(label) else -1
         for row in grid.rows:
@@ -200,14 +201,14 @@ def comparisons(grid: Grid) -> list[Comparison]:
             within = abs(gain) <= STDS * (std + _ROUNDING) + rounding
             model = row.model(grid.results, grid.kind, label)
             percent = 100 * gain / abs(published.score.mean)
-            found.append(Comparison(row.name, model, label, by, percent, within))
-    return found
+            compared.append(Comparison(row.name, model, label, by, percent, within))
+    return compared
 
 
 def to_frame(grid: Grid) -> pd.DataFrame:
     """Return a line for each cell, all digits."""
     lines = []
-    compared = {(found.row, found.label): found for found in comparisons(grid)}
+    compared = {(cell.row, cell.label): cell for cell in comparisons(grid)}
     for row in grid.rows:
         for label in grid.sets:
             model = row.model(grid.results, grid.kind, label)
@@ -228,8 +229,8 @@ def to_frame(grid: Grid) -> pd.DataFrame:
                     f"{name}_runs": cell and cell.n_runs,
                     f"{name}_rank": rank,
                 }
-            found = compared.get((row.name, label))
-            line["better_by_published_stds"] = found and found.better_by_stds
+            comparison = compared.get((row.name, label))
+            line["better_by_published_stds"] = comparison and comparison.better_by_stds
             lines.append(line)
     frame = pd.DataFrame(lines)
     whole = [c for c in frame.columns if c.endswith(("_runs", "_rank"))]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from reproduction.paper import coverage, defaults, steps, tables, times, win_tie_loss
+from reproduction.paper import defaults, steps, tables, times, win_tie_loss
 from reproduction.paper.grid import SETS, STDS, Grid, comparisons
-from reproduction.paper.scores import Results
+from reproduction.paper.scores import Model, Results
 from reproduction.paper.text import table
+from reproduction.runs import RunKind
+from tabr.bench.methods import METHODS
+from tabr.text import ABSENT
 
 _INDEX = """# The paper's tables and figures, ours and published
 
-Made from the files in `results/` alone, our runs and `published.csv`, by
+Made from `reproduction/results` alone, its run tables and `published.csv`, by
 
-    python -m reproduction paper --out results --write docs/paper
+    python -m reproduction paper
 
-which also writes all figures with ten digits to `results/paper/*.csv`. The runs are
-made by `python -m tabr.bench run` and kept one file each.
+which also writes all figures with ten digits to `reproduction/results/paper/*.csv`. The
+runs are made by `tabr bench run`, and `python -m reproduction fold` puts them into the
+tables.
 
 {contents}
 
@@ -53,8 +57,8 @@ def to_markdown(results: Results) -> str:
     return _INDEX.format(
         contents=table(["page", "of the paper", "in short"], _contents(results), 3),
         absent=f"Nothing was run on {absent}: their tables are not at hand.",
-        coverage=table(header, coverage.rows(results), 2),
-        never=", ".join(f"`{name}`" for name in coverage.never_run(results)) or "none",
+        coverage=table(header, coverage_rows(results), 2),
+        never=", ".join(f"`{name}`" for name in never_run(results)) or "none",
     )
 
 
@@ -106,26 +110,68 @@ def _steps(design: Grid) -> str:
 
 def _cells(grids: list[Grid]) -> str:
     """Count the cells that lie near the published ones, those of two tables once."""
-    found = {(c.model, c.label): c for grid in grids for c in comparisons(grid)}
-    if not found:
+    cells = {(c.model, c.label): c for grid in grids for c in comparisons(grid)}
+    if not cells:
         return "nothing to compare on the paper's own splits yet"
-    within = sum(c.is_within for c in found.values())
+    within = sum(cell.is_within for cell in cells.values())
     return (
-        f"on the paper's own splits {within} of {len(found)} cells within {STDS:g}"
+        f"on the paper's own splits {within} of {len(cells)} cells within {STDS:g}"
         " published standard deviations"
     )
 
 
 def _second(results: Results) -> str:
-    matches = win_tie_loss.matches(results, "ensemble").values()
-    n_run = sum(bool(match.ours) for match in matches)
-    return f"{n_run} of {len(matches)} comparisons of ensembles have runs of ours"
+    outcomes = win_tie_loss.second_outcomes(results, "ensemble").values()
+    n_run = sum(bool(part.ours) for part in outcomes)
+    return f"{n_run} of {len(outcomes)} comparisons of ensembles have runs of ours"
 
 
 def _defaults(results: Results) -> str:
     records = [
-        f"{tree} {win_tie_loss.record_text(match.ours)}"
-        for tree, match in defaults.default_matches(results, "single").items()
-        if match.ours
+        f"{tree} {win_tie_loss.count_text(part.ours)}"
+        for tree, part in defaults.default_outcomes(results, "single").items()
+        if part.ours
     ]
     return f"wins / ties / losses of TabR-S: {', '.join(records) or 'not run'}"
+
+
+# --- what was run -----------------------------------------------------------------
+
+
+def coverage_rows(results: Results) -> list[list[str]]:
+    """Return a line for each model that has runs of ours, in the registry's order."""
+    models = {model for model, _, _ in results.ours.parts}
+    order = list(METHODS)
+    return [
+        [
+            f"`{model.method}`, {model.config}",
+            _hardware(results, model),
+            _extent(results, model, "single", second=False),
+            _extent(results, model, "single", second=True),
+            _extent(results, model, "ensemble", second=False),
+            _extent(results, model, "ensemble", second=True),
+        ]
+        for model in sorted(models, key=lambda m: (order.index(m.method), m.config))
+    ]
+
+
+def _extent(results: Results, model: Model, kind: RunKind, *, second: bool) -> str:
+    labels = results.ours.labels(model, kind)
+    labels = [label for label in labels if label.startswith("why/") == second]
+    cells = [results.ours.cell(model, kind, label) for label in labels]
+    n_runs = sum(cell.n_runs for cell in cells if cell is not None)
+    return f"{n_runs} on {len(labels)}" if labels else ABSENT
+
+
+def _hardware(results: Results, model: Model) -> str:
+    names = set[str]()
+    for (run, _, _), parts in results.ours.parts.items():
+        if run == model:
+            names |= {name for cell in parts.values() for name in cell.hardware}
+    return " and ".join(sorted(names))
+
+
+def never_run(results: Results) -> list[str]:
+    """Return the methods of the registry that have no runs of ours at all."""
+    run = {model.method for model, _, _ in results.ours.parts}
+    return [name for name in METHODS if name not in run]

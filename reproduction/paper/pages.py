@@ -15,7 +15,7 @@ from reproduction.paper import (
 )
 from reproduction.paper.grid import Grid
 from reproduction.paper.pictures import draw
-from reproduction.paper.scores import KINDS, Results, RunKind, read_results
+from reproduction.paper.scores import KINDS, Results, read_results
 from reproduction.paper.text import (
     Marks,
     bullets,
@@ -24,6 +24,9 @@ from reproduction.paper.text import (
     spread_table,
     table,
 )
+from reproduction.results_folder import ResultsFolder, to_csv
+from reproduction.runs import RunKind
+from tabr.tables.files import write_bytes
 
 FOLDER = "paper"  # of the files of figures, in the results folder
 _KIND_TITLES: dict[RunKind, str] = {
@@ -157,27 +160,20 @@ def pages(results: Results) -> dict[str, str]:
     }
 
 
-def write(out: Path, folder: Path) -> None:
+def write(results_folder: ResultsFolder, folder: Path) -> None:
     """Write pages and pictures into a folder, and figures into the results folder."""
-    results = read_results(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    results = read_results(results_folder)
     for name, text in pages(results).items():
-        (folder / name).write_text(text, "utf-8")
-    for path, text in files(results).items():
-        target = out / FOLDER / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, "utf-8")
+        write_bytes(folder / name, text.encode())
+    for name, text in files(results).items():
+        write_bytes(results_folder.path / FOLDER / name, text.encode())
     draw(results, folder)
 
 
 def files(results: Results) -> dict[str, str]:
     """Return the text of each file of figures by its name."""
-    return {
-        f"{name}.csv": frame.to_csv(
-            index=False, lineterminator="\n", float_format="%.10g"
-        )
-        for name, frame in tables.frames(results).items()
-    }
+    frames = tables.frames(results)
+    return {f"{name}.csv": to_csv(frame) for name, frame in frames.items()}
 
 
 def _part(grid: Grid, marks: Marks = "best") -> str:
@@ -238,9 +234,9 @@ def _defaults(results: Results) -> str:
         header = ["against", "benchmark", "sets of ours", "ours"]
         header += ["published, the same", "same outcome", "published, all"]
         totals = table(header, defaults.total_rows(results, kind), left=2)
-        every = table(["set", "TabR-S", *trees], defaults.set_rows(results, kind))
+        sets = table(["set", "TabR-S", *trees], defaults.set_rows(results, kind))
         absent = bullets([defaults.not_run(results, kind)])
-        parts.append(f"## {_KIND_TITLES[kind]}\n\n{totals}\n\n{every}\n\n{absent}")
+        parts.append(f"## {_KIND_TITLES[kind]}\n\n{totals}\n\n{sets}\n\n{absent}")
     return _DEFAULTS.format(parts="\n\n".join(parts) + "\n")
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.plot import new_figure, save_figure
 from reproduction.paper import tables, timeline, times
 from reproduction.paper.grid import Grid
 from reproduction.paper.scores import Results
-from tabr.optional import require
 
 _INK, _OURS, _PUBLISHED = "#24303d", "#1f77b4", "#8a97a5"
 _SIDES = {"ours": _OURS, "published": _PUBLISHED}
@@ -18,22 +18,16 @@ _SIDES = {"ours": _OURS, "published": _PUBLISHED}
 
 def draw(results: Results, folder: Path) -> None:
     """Draw all pictures into a folder."""
-    matplotlib = require("matplotlib", extra="plots")
-    from matplotlib.figure import Figure
-
     grid = times.timed(results)
     parts: Mapping[str, tuple[float, Callable[[Any], None]]] = {
         "timeline": (3.2, lambda figure: timeline.draw(figure, results)),
         "design": (5.0, lambda figure: _design(figure, tables.design(results))),
         "times": (1.2 + 0.27 * len(grid.rows), lambda figure: _times(figure, grid)),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    # Text as text, and the same file for the same results.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "tabr"}):
-        for name, (height, part) in parts.items():
-            figure = Figure(figsize=(8, height), layout="constrained")
-            part(figure)
-            figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+    for name, (height, part) in parts.items():
+        figure = new_figure(8, height)
+        part(figure)
+        save_figure(figure, folder / f"{name}.svg")
 
 
 def _design(figure: Any, grid: Grid) -> None:
@@ -101,8 +95,8 @@ def _seconds(grid: Grid, name: str) -> dict[str, list[float]]:
     }
     common = sides["ours"].keys() & sides["published"].keys()
     return {
-        side: [t for label, t in found.items() if not common or label in common]
-        for side, found in sides.items()
+        side: [t for label, t in seconds.items() if not common or label in common]
+        for side, seconds in sides.items()
     }
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from reproduction.default_table import read_published
+from reproduction.results_folder import ResultsFolder
+from reproduction.runs import Run, RunKind
 from tabr.bench.methods import METHODS
 from tabr.bench.ranks import Score, pooled
-from tabr.bench.results import Result, read, time_of_a_fit
-from tabr.bench.tasks.catalog import BENCHMARKS, TASKS
+from tabr.bench.results import Result, time_of_a_fit
+from tabr.bench.tasks.catalog import TASKS
 
-RunKind = Literal["single", "ensemble"]
 KINDS: tuple[RunKind, ...] = ("ensemble", "single")  # the paper's tables come first
 _PUBLISHED_KINDS: Mapping[str, RunKind] = {
     "single": "single",
@@ -79,9 +78,9 @@ class Scores:
 
         None if there are no runs. Splits have the same weight, whatever their seeds.
         """
-        found = self.parts.get((model, kind, label), {})
-        cells = [c for s, c in sorted(found.items()) if splits is None or s in splits]
-        return _together(cells) if cells else None
+        parts = self.parts.get((model, kind, label), {})
+        cells = [c for s, c in sorted(parts.items()) if splits is None or s in splits]
+        return _pooled_cell(cells) if cells else None
 
     def labels(self, model: Model, kind: RunKind) -> list[str]:
         """Return the sets on which a model was run."""
@@ -101,48 +100,30 @@ class Results(NamedTuple):
         return {label for _, _, label in self.ours.parts}
 
     def larger_is_better(self, label: str) -> bool:
-        """Tell whether a larger score of a set is better."""
+        """Whether a larger score of a set is better."""
         return self.metrics[label] == "accuracy"
 
 
-def read_results(out: Path) -> Results:
-    """Read the runs and the published figures of a results folder."""
-    published, metrics = _published(out)
-    runs: dict[RunKind, Iterable[Result]]
-    runs = {"single": read_singles(out), "ensemble": read_ensembles(out)}
+def read_results(folder: ResultsFolder) -> Results:
+    """Return the runs and the published figures of a results folder."""
+    published, metrics = _published(folder)
     metrics |= {task.label: task.metric for task in TASKS}
-    return Results(_ours(runs), published, metrics)
+    return Results(_ours(folder.runs), published, metrics)
 
 
-def read_singles(out: Path) -> list[Result]:
-    """Return all single runs, trials among them."""
-    return list(_read(out, "split-*-seed-*.json"))
-
-
-def read_ensembles(out: Path) -> list[Result]:
-    """Return all ensembles; the seed of each is the number of its group of seeds."""
-    return list(_read(out, "split-*-ensemble-*.json"))
-
-
-def _read(out: Path, files: str) -> Iterator[Result]:
-    for benchmark in BENCHMARKS:
-        yield from map(read, sorted(out.glob(f"{benchmark}/*/*/{files}")))
-
-
-def _ours(runs: Mapping[RunKind, Iterable[Result]]) -> Scores:
+def _ours(runs: Iterable[Run]) -> Scores:
     """Sort runs into cells; those that no figure can be compared with are left out."""
     comparable: dict[tuple[str, str], str]
     comparable = {(t.benchmark, t.name): t.label for t in TASKS if t.comparable}
     groups: dict[tuple[Model, RunKind, str], dict[int, list[Result]]] = {}
-    for kind, results in runs.items():
-        for result in results:
-            model = Model(*result.method.rsplit("-", 1))
-            label = comparable.get((result.benchmark, result.task))
-            if label is None or model.method not in METHODS:
-                continue
-            if model.config in _CONFIGS:
-                splits = groups.setdefault((model, kind, label), defaultdict(list))
-                splits[result.split].append(result)
+    for kind, result in runs:
+        model = Model(*result.method.rsplit("-", 1))
+        label = comparable.get((result.benchmark, result.task))
+        if label is None or model.method not in METHODS:
+            continue
+        if model.config in _CONFIGS:
+            splits = groups.setdefault((model, kind, label), defaultdict(list))
+            splits[result.split].append(result)
     return Scores(
         {
             key: {split: _cell(part) for split, part in splits.items()}
@@ -158,7 +139,7 @@ def _cell(results: list[Result]) -> Cell:
     return Cell(score, len(results), seconds, hardware, (fewest, fewest))
 
 
-def _together(cells: list[Cell]) -> Cell:
+def _pooled_cell(cells: list[Cell]) -> Cell:
     return Cell(
         pooled(cell.score for cell in cells),
         sum(cell.n_runs for cell in cells),
@@ -168,12 +149,11 @@ def _together(cells: list[Cell]) -> Cell:
     )
 
 
-def _published(out: Path) -> tuple[Scores, dict[str, str]]:
+def _published(folder: ResultsFolder) -> tuple[Scores, dict[str, str]]:
     models = _published_models()
     parts: dict[tuple[Model, RunKind, str], dict[int, Cell]] = {}
     metrics: dict[str, str] = {}
-    rows = read_published(out, model=None, kind=None)
-    rows["gpu"] = rows["gpu"].fillna("")
+    rows = folder.all_published.fillna({"gpu": ""})
     for row in rows.to_dict("records"):
         label, split = place(str(row["dataset"]))
         metrics[label] = str(row["metric"])
@@ -205,5 +185,5 @@ def place(published: str) -> tuple[str, int]:
     >>> place("higgs-small")
     ('higgs-small', 0)
     """
-    found = _SECOND.fullmatch(published)
-    return (f"why/{found[2]}", int(found[1])) if found else (published, 0)
+    match = _SECOND.fullmatch(published)
+    return (f"why/{match[2]}", int(match[1])) if match else (published, 0)

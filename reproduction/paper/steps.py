@@ -66,7 +66,7 @@ class Pair(NamedTuple):
 
 def ordered_pairs(grid: Grid) -> list[Pair]:
     """Return all consecutive steps that are apart in the published runs."""
-    found = []
+    pairs = []
     for label in grid.sets:
         larger = grid.results.larger_is_better(label)
         for before, after in zip(grid.rows[:-1], grid.rows[1:], strict=True):
@@ -75,7 +75,7 @@ def ordered_pairs(grid: Grid) -> list[Pair]:
             if published is None or not compare(*published, larger_is_better=larger):
                 continue
             ours = _scores(grid.ours[label], names)
-            found.append(
+            pairs.append(
                 Pair(
                     label,
                     *names,
@@ -85,7 +85,7 @@ def ordered_pairs(grid: Grid) -> list[Pair]:
                     ours and _gain(ours, larger),
                 )
             )
-    return found
+    return pairs
 
 
 def _scores(
@@ -102,7 +102,7 @@ def _gain(scores: tuple[Score, Score], larger: bool) -> float:
 
 
 def order_text(pairs: list[Pair]) -> str:
-    """Say how many steps go the same way, and which do not."""
+    """Return how many steps go the same way, and which do not."""
     run = [pair for pair in pairs if pair.ours is not None]
     same = [pair for pair in run if pair.agrees]
     text = (

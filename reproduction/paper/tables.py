@@ -6,7 +6,8 @@ import pandas as pd
 
 from reproduction.paper import defaults, steps, timeline, times, win_tie_loss
 from reproduction.paper.grid import SETS, Grid, Row, fill, to_frame
-from reproduction.paper.scores import KINDS, Results, RunKind
+from reproduction.paper.scores import KINDS, Results
+from reproduction.runs import RunKind
 
 NETWORKS = (
     Row("kNN", ("knn",)),

@@ -23,8 +23,8 @@ from reproduction.paper.grid import (
 )
 from reproduction.paper.scores import Results
 from tabr.bench.ranks import Score
+from tabr.text import ABSENT, markdown_table
 
-DASH = "-"  # where nothing was run
 _SHOWN_IN = {"house": 1e4}  # units of a column, as in the paper
 _DECIMALS = 4
 _PLUS_MINUS = "\u00a0±\u00a0"  # stays on one line
@@ -40,8 +40,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -
     | --- | ---: |
     | 1 | 2 |
     """
-    lines = [header, ["---"] * left + ["---:"] * (len(header) - left), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown_table(header, rows, "l" * left + "r" * (len(header) - left))
 
 
 def bullets(items: Iterable[str]) -> str:
@@ -79,15 +78,15 @@ def grid_table(grid: Grid, marks: Marks = "best") -> str:
     if sets:
         header.append(f"rank, {len(sets)} {'set' if len(sets) == 1 else 'sets'}")
     header.append("rank, all sets")
-    few = {
+    common = {
         "ours": average_ranks(grid, shared(grid, grid.ours), sets),
         "published": average_ranks(grid, shared(grid, grid.published), sets),
     }
-    every = average_ranks(grid, grid.published, grid.sets)
+    all_sets = average_ranks(grid, grid.published, grid.sets)
     lines = []
     for name, side, cells in _lines(grid, marks, spread=False):
-        last = [_rank(few[side].get(name))] if sets else []
-        last.append(_rank(every.get(name) if side == "published" else None))
+        last = [_rank(common[side].get(name))] if sets else []
+        last.append(_rank(all_sets.get(name) if side == "published" else None))
         lines.append([name if side == "ours" else "", side, *cells, *last])
     return table(header, lines, left=2)
 
@@ -128,7 +127,7 @@ def _marked(
 ) -> str:
     cell = side[label].get(name)
     if cell is None:
-        return DASH
+        return ABSENT
     unit = _SHOWN_IN.get(label, 1.0)
     text = f"{cell.score.mean / unit:.{_DECIMALS}f}"
     if spread and cell.n_runs > 1:
@@ -140,11 +139,11 @@ def _marked(
 
 
 def _rank(rank: Rank | None) -> str:
-    return DASH if rank is None else f"{rank.mean:.1f}{_PLUS_MINUS}{rank.std:.1f}"
+    return ABSENT if rank is None else f"{rank.mean:.1f}{_PLUS_MINUS}{rank.std:.1f}"
 
 
 def remarks(grid: Grid) -> list[str]:
-    """Say what a table rests on, how it compares, and what was not run."""
+    """Return sentences on what a table rests on, how it compares, what was not run."""
     return [*_ranked(grid), *_runs(grid), *_within(grid), not_run(grid)]
 
 
@@ -158,7 +157,7 @@ def _ranked(grid: Grid) -> list[str]:
 
 
 def _runs(grid: Grid) -> list[str]:
-    """Tell the usual number of runs of a cell, and the cells that have another."""
+    """Return the usual number of runs of a cell, and the cells that have another."""
     numbers = {
         (name, label): cell.n_runs
         for label in grid.sets
@@ -170,8 +169,8 @@ def _runs(grid: Grid) -> list[str]:
     others = []
     for number in sorted(set(numbers.values()) - {usual}):
         cells: dict[str, list[str]] = {}
-        for (name, label), found in numbers.items():
-            if found == number:
+        for (name, label), n_runs in numbers.items():
+            if n_runs == number:
                 cells.setdefault(name, []).append(label)
         others.append(f"{number} of {name_sets(cells)}")
     word = "Seeds" if grid.kind == "single" else "Ensembles of five seeds"
@@ -180,28 +179,28 @@ def _runs(grid: Grid) -> list[str]:
 
 
 def _within(grid: Grid) -> list[str]:
-    found = comparisons(grid) if grid.kind == "single" else []
-    if not found:
+    cells = comparisons(grid) if grid.kind == "single" else []
+    if not cells:
         return []
-    outside = [f"{c.row} on {c.label} ({_away(c)})" for c in found if not c.is_within]
+    outside = [f"{c.row} on {c.label} ({_away(c)})" for c in cells if not c.is_within]
     more = f" Further away, positive if better: {', '.join(outside)}."
-    if any(math.isnan(c.better_by_stds) for c in found if not c.is_within):
+    if any(math.isnan(c.better_by_stds) for c in cells if not c.is_within):
         more += " In percent: the published runs are equal, so they have no deviation."
     return [
-        f"On the paper's own splits {len(found) - len(outside)} of {len(found)} cells"
+        f"On the paper's own splits {len(cells) - len(outside)} of {len(cells)} cells"
         f" lie within {STDS:g} published standard deviations."
         + (more if outside else "")
     ]
 
 
-def _away(found: Comparison) -> str:
-    if math.isnan(found.better_by_stds):
-        return f"{found.better_by_percent:+.2f} %"
-    return f"{found.better_by_stds:+.1f}"
+def _away(cell: Comparison) -> str:
+    if math.isnan(cell.better_by_stds):
+        return f"{cell.better_by_percent:+.2f} %"
+    return f"{cell.better_by_stds:+.1f}"
 
 
 def not_run(grid: Grid) -> str:
-    """Name what the paper has and our tables allow, but we did not run."""
+    """Return a sentence on what the paper has and our tables allow, but was not run."""
     absent = {
         row.name: [
             label

@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from reproduction.paper.scores import Model, Results
-from reproduction.paper.text import DASH
 from reproduction.paper.win_tie_loss import (
-    Match,
+    Outcomes,
     count,
-    match,
-    record_text,
+    count_text,
+    outcomes_of,
     second_sets,
+    side_lines,
 )
+from tabr.text import ABSENT
 
 WIN, TIE, LOSS = "#1f77b4", "#c9d6e3", "#d1495b"
 _INK = "#24303d"
@@ -37,12 +38,12 @@ ENTRIES = (
 )
 
 
-def matches(results: Results) -> dict[Entry, Match]:
-    """Let each single network meet a single XGBoost on the second benchmark."""
+def timeline_outcomes(results: Results) -> dict[Entry, Outcomes]:
+    """Compare each single network with a single XGBoost on the second benchmark."""
     sets = second_sets(results)
     return {
-        entry: match(
-            results, entry.model, Model("xgboost", entry.model.config), "single", sets
+        entry: outcomes_of(
+            results, (entry.model, Model("xgboost", entry.model.config)), "single", sets
         )
         for entry in ENTRIES
     }
@@ -53,53 +54,45 @@ def rows(results: Results) -> list[list[str]]:
     return [
         [
             f"{entry.name}, {entry.year}",
-            str(len(found.ours) or DASH),
-            record_text(found.ours),
-            record_text(found.same),
-            str(len(found.every) or DASH),
-            record_text(found.every),
+            str(len(outcomes.ours) or ABSENT),
+            count_text(outcomes.ours),
+            count_text(outcomes.same_sets),
+            str(len(outcomes.all_sets) or ABSENT),
+            count_text(outcomes.all_sets),
         ]
-        for entry, found in matches(results).items()
+        for entry, outcomes in timeline_outcomes(results).items()
     ]
 
 
 def to_frame(results: Results) -> pd.DataFrame:
     """Return a line for each bar and side."""
     lines = []
-    for entry, found in matches(results).items():
-        sides = {
-            "ours": found.ours,
-            "published, the same sets": found.same,
-            "published, all their sets": found.every,
-        }
-        for side, duels in sides.items():
-            counts = count(duels)
-            line = {"model": entry.name, "year": entry.year, "side": side}
-            lines.append({**line, "sets": sum(counts), **counts._asdict()})
+    for entry, outcomes in timeline_outcomes(results).items():
+        lines += side_lines({"model": entry.name, "year": entry.year}, outcomes)
     return pd.DataFrame(lines)
 
 
 def draw(figure: Any, results: Results) -> None:
     """Draw a panel of bars for each side."""
-    found = matches(results)
+    bars = timeline_outcomes(results)
     axes = figure.subplots(1, 3, sharey=True)
     panels = (
-        ("published, {} sets", [match.every for match in found.values()]),
-        ("published, the same {} sets", [match.same for match in found.values()]),
-        ("ours, {} sets", [match.ours for match in found.values()]),
+        ("published, {} sets", [bar.all_sets for bar in bars.values()]),
+        ("published, the same {} sets", [bar.same_sets for bar in bars.values()]),
+        ("ours, {} sets", [bar.ours for bar in bars.values()]),
     )
     for axis, (title, sides) in zip(axes, panels, strict=True):
-        for place, duels in enumerate(sides):
-            _bar(axis, place, count(duels))
+        for place, lines in enumerate(sides):
+            _bar(axis, place, count(lines))
         title = title.format(max(map(len, sides)))
         axis.set_title(title, loc="left", fontsize=9, color=_INK)
         axis.set_xticks([0, 50, 100])
         axis.set_xlim(0, 100)
         axis.set_xlabel("% of the sets", fontsize=9, color=_INK)
-        axis.set_yticks(range(len(found)), [f"{e.name}\n{e.year}" for e in found])
+        axis.set_yticks(range(len(bars)), [f"{e.name}\n{e.year}" for e in bars])
         axis.tick_params(labelsize=9, colors=_INK, length=0)
         axis.spines[["top", "right", "left"]].set_visible(False)
-    axes[0].set_ylim(len(found) - 0.5, -0.5)
+    axes[0].set_ylim(len(bars) - 0.5, -0.5)
     handles = [axes[0].barh(0, 0, color=color) for color in (WIN, TIE, LOSS)]
     figure.legend(
         handles,
@@ -113,7 +106,7 @@ def draw(figure: Any, results: Results) -> None:
 
 
 def _bar(axis: Any, place: int, counts: tuple[int, ...]) -> None:
-    """Draw one bar with its counts, or say that there is none."""
+    """Draw one bar with its counts, or write that there is none."""
     total = sum(counts)
     if not total:
         axis.text(2, place, "not run", va="center", fontsize=9, color=_INK)

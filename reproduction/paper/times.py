@@ -9,8 +9,8 @@ import pandas as pd
 
 from reproduction.paper.grid import SETS, Grid, Row, fill
 from reproduction.paper.scores import Cell, Model, Results
-from reproduction.paper.text import DASH
 from tabr.bench.methods import METHODS
+from tabr.text import ABSENT
 
 # Those of the paper's table; what else was run comes after them.
 ROWS = (
@@ -71,15 +71,15 @@ def rows(grid: Grid) -> list[list[str]]:
 
 def _seconds(cell: Cell | None) -> str:
     if cell is None or math.isnan(cell.seconds):
-        return DASH
+        return ABSENT
     return f"{cell.seconds:,.{0 if cell.seconds >= 100 else 1}f}"
 
 
 def _ours_hardware(cells: Iterable[Cell]) -> str:
-    """Write where runs were made, and how many shared it."""
+    """Return where runs were made, and how many shared it."""
     cells = list(cells)
     if not cells:
-        return DASH
+        return ABSENT
     names = " and ".join(sorted({name for cell in cells for name in cell.hardware}))
     low = min(cell.workers[0] for cell in cells)
     high = max(cell.workers[1] for cell in cells)

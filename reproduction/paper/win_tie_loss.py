@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
 
-from reproduction.paper.scores import Cell, Model, Results, RunKind, Scores
-from reproduction.paper.text import DASH
+from reproduction.paper.scores import Cell, Model, Results, Scores
+from reproduction.runs import RunKind
 from tabr.bench.ranks import WinTieLoss, compare, count_outcomes
+from tabr.text import ABSENT
 
 TREES = {"XGBoost": "xgboost", "CatBoost": "catboost", "LightGBM": "lightgbm"}
-OUTCOMES = {1: "win", 0: "tie", -1: "loss"}
+WORDS = {1: "win", 0: "tie", -1: "loss"}  # of outcomes
 N_PAPER = 43  # sets of the paper's second benchmark
 
-# Who stands against the trees on the second benchmark, as in the paper's table.
+# The models that the paper's table compares with trees on the second benchmark.
 CHALLENGERS = {
     "MLP": Model("mlp"),
     "MLP-PLR": Model("mlp-plr"),
@@ -43,74 +44,82 @@ PAPER = {
 }
 
 
-class Duel(NamedTuple):
-    """Two models on a set: their cells over the splits that both have, who won."""
+class SetOutcome(NamedTuple):
+    """Two models on a set: their cells over the splits that both have, who is better.
+
+    Attributes:
+        label: The set.
+        splits: Those that both models have.
+        first: The cell of the first model.
+        second: That of the other one.
+        outcome: 1 if the first is better, -1 if it is worse, 0 if they are not apart.
+    """
 
     label: str
     splits: frozenset[int]
-    one: Cell
-    other: Cell
+    first: Cell
+    second: Cell
     outcome: int
 
 
-class Match(NamedTuple):
-    """All that is known of one model against another.
+class Outcomes(NamedTuple):
+    """One model against another, set by set.
 
     Attributes:
         ours: Our runs.
-        same: The published runs on the sets and splits of ours.
-        every: The published runs on all their sets.
+        same_sets: The published runs on the sets and splits of ours.
+        all_sets: The published runs on all their sets.
     """
 
-    ours: list[Duel]
-    same: list[Duel]
-    every: list[Duel]
+    ours: list[SetOutcome]
+    same_sets: list[SetOutcome]
+    all_sets: list[SetOutcome]
 
     @property
     def n_agreeing(self) -> int:
         """On how many sets ours and the published runs have the same outcome."""
-        published = {compare.label: compare.outcome for compare in self.same}
-        return sum(
-            published.get(compare.label) == compare.outcome for compare in self.ours
-        )
+        published = {line.label: line.outcome for line in self.same_sets}
+        return sum(published.get(line.label) == line.outcome for line in self.ours)
 
 
-def meet(
+def outcome_on(
     results: Results,
     scores: Scores,
     models: tuple[Model, Model],
     kind: RunKind,
     label: str,
     splits: frozenset[int] | None = None,
-) -> Duel | None:
-    """Let two models meet on a set, over the splits that both have; None if none."""
-    both = [scores.splits(model, kind, label) for model in models]
-    common = frozenset(
-        both[0] & both[1] if splits is None else both[0] & both[1] & splits
-    )
-    one, other = (scores.cell(model, kind, label, common) for model in models)
-    if one is None or other is None:
+) -> SetOutcome | None:
+    """Compare two models on a set, over the splits that both have; None if none."""
+    first, second = (scores.splits(model, kind, label) for model in models)
+    common = frozenset(first & second)
+    if splits is not None:
+        common &= splits
+    cells = [scores.cell(model, kind, label, common) for model in models]
+    if cells[0] is None or cells[1] is None:
         return None
     larger = results.larger_is_better(label)
-    outcome = compare(one.score, other.score, larger_is_better=larger)
-    return Duel(label, common, one, other, outcome)
+    outcome = compare(cells[0].score, cells[1].score, larger_is_better=larger)
+    return SetOutcome(label, common, cells[0], cells[1], outcome)
 
 
-def match(
-    results: Results, one: Model, other: Model, kind: RunKind, sets: Sequence[str]
-) -> Match:
-    """Let two models meet on all sets, in our runs and in the published ones."""
-    models = (one, other)
-    ours = [meet(results, results.ours, models, kind, label) for label in sets]
-    found = [compare for compare in ours if compare is not None]
-    theirs = results.published
-    same = [meet(results, theirs, models, kind, d.label, d.splits) for d in found]
-    every = [meet(results, theirs, models, kind, label) for label in sets]
-    return Match(
-        found,
-        [compare for compare in same if compare is not None],
-        [compare for compare in every if compare is not None],
-    )
+def outcomes_of(
+    results: Results, models: tuple[Model, Model], kind: RunKind, sets: Sequence[str]
+) -> Outcomes:
+    """Compare two models on all sets, in our runs and in the published ones."""
+
+    def lines(
+        scores: Scores, splits: Mapping[str, frozenset[int] | None]
+    ) -> list[SetOutcome]:
+        compared = (
+            outcome_on(results, scores, models, kind, label, chosen)
+            for label, chosen in splits.items()
+        )
+        return [line for line in compared if line is not None]
+
+    ours = lines(results.ours, dict.fromkeys(sets))
+    same_sets = lines(results.published, {line.label: line.splits for line in ours})
+    return Outcomes(ours, same_sets, lines(results.published, dict.fromkeys(sets)))
 
 
 def second_sets(results: Results) -> list[str]:
@@ -120,25 +129,27 @@ def second_sets(results: Results) -> list[str]:
     return sorted((s for s in labels if s.startswith("why/")), key=str.lower)
 
 
-def count(duels: Sequence[Duel]) -> WinTieLoss:
+def count(lines: Sequence[SetOutcome]) -> WinTieLoss:
     """Count wins, ties and losses."""
-    return count_outcomes([compare.outcome for compare in duels])
+    return count_outcomes([line.outcome for line in lines])
 
 
-def record_text(duels: Sequence[Duel]) -> str:
-    """Write wins / ties / losses.
+def count_text(lines: Sequence[SetOutcome]) -> str:
+    """Return wins / ties / losses as text.
 
-    >>> record_text([])
+    >>> count_text([])
     '-'
     """
-    return " / ".join(map(str, count(duels))) if duels else DASH
+    return " / ".join(map(str, count(lines))) if lines else ABSENT
 
 
-def matches(results: Results, kind: RunKind) -> dict[tuple[str, str], Match]:
-    """Return the matches of the second benchmark, as in the paper's table."""
+def second_outcomes(results: Results, kind: RunKind) -> dict[tuple[str, str], Outcomes]:
+    """Return the comparisons of the second benchmark, as in the paper's table."""
     sets = second_sets(results)
     return {
-        (name, tree): match(results, model, Model(method, model.config), kind, sets)
+        (name, tree): outcomes_of(
+            results, (model, Model(method, model.config)), kind, sets
+        )
         for name, model in CHALLENGERS.items()
         for tree, method in TREES.items()
     }
@@ -147,37 +158,47 @@ def matches(results: Results, kind: RunKind) -> dict[tuple[str, str], Match]:
 def rows(results: Results, kind: RunKind) -> list[list[str]]:
     """Return the lines of the table of the second benchmark."""
     lines = []
-    for (name, tree), found in matches(results, kind).items():
+    for (name, tree), outcomes in second_outcomes(results, kind).items():
         paper = PAPER[name, tree] if kind == "ensemble" else None
         lines.append(
             [
                 name,
                 tree,
-                str(len(found.ours) or DASH),
-                record_text(found.ours),
-                record_text(found.same),
-                f"{found.n_agreeing}" if found.ours else DASH,
-                record_text(found.every),
-                " / ".join(map(str, paper)) if paper else DASH,
+                str(len(outcomes.ours) or ABSENT),
+                count_text(outcomes.ours),
+                count_text(outcomes.same_sets),
+                f"{outcomes.n_agreeing}" if outcomes.ours else ABSENT,
+                count_text(outcomes.all_sets),
+                " / ".join(map(str, paper)) if paper else ABSENT,
             ]
         )
     return lines
 
 
+def side_lines(
+    about: Mapping[str, str], outcomes: Outcomes, paper: WinTieLoss | None = None
+) -> list[dict[str, object]]:
+    """Return a line of counts for each side, which begins with what it is about."""
+    sides = {
+        "ours": count(outcomes.ours),
+        "published, the same sets": count(outcomes.same_sets),
+        "published, all their sets": count(outcomes.all_sets),
+    }
+    if paper is not None:
+        sides["paper"] = paper
+    return [
+        {**about, "side": side, "sets": sum(counts), **counts._asdict()}
+        for side, counts in sides.items()
+    ]
+
+
 def to_frame(results: Results, kind: RunKind) -> pd.DataFrame:
-    """Return a line for each match and side."""
+    """Return a line for each comparison and side."""
     lines = []
-    for (name, tree), found in matches(results, kind).items():
-        sides = {
-            "ours": count(found.ours),
-            "published, the same sets": count(found.same),
-            "published, all their sets": count(found.every),
-        }
-        if kind == "ensemble":
-            sides["paper"] = PAPER[name, tree]
-        for side, counts in sides.items():
-            line = {"model": name, "against": tree, "kind": kind, "side": side}
-            lines.append({**line, "sets": sum(counts), **counts._asdict()})
+    for (name, tree), outcomes in second_outcomes(results, kind).items():
+        paper = PAPER[name, tree] if kind == "ensemble" else None
+        about = {"model": name, "against": tree, "kind": kind}
+        lines += side_lines(about, outcomes, paper)
     return pd.DataFrame(lines)
 
 
@@ -187,11 +208,11 @@ def not_ours(results: Results) -> list[str]:
 
 
 def not_run(results: Results, kind: RunKind) -> str:
-    """Name the models and trees that have no runs of ours on the second benchmark."""
+    """Return a sentence on models without runs of ours on the second benchmark."""
     run = {
         model
-        for model, found, label in results.ours.parts
-        if found == kind and label.startswith("why/")
+        for model, kind_of_run, label in results.ours.parts
+        if kind_of_run == kind and label.startswith("why/")
     }
     wanted = dict(CHALLENGERS)
     for tree, method in TREES.items():

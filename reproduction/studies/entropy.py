@@ -27,11 +27,11 @@ def mean_entropy(table: NeighborTable) -> float:
     What a row keeps for itself goes to one candidate that is the same for all rows:
     rows that look at nobody else have nothing diverse about them.
     """
-    there = table.ids >= 0
-    _, index = np.unique(table.ids[there], return_inverse=True)
-    shares = np.bincount(index, table.weights[there]) / len(table.ids)
-    own = max(0.0, 1.0 - float(shares.sum()))
-    shares = np.append(shares, own)
+    is_neighbor = table.ids >= 0
+    _, index = np.unique(table.ids[is_neighbor], return_inverse=True)
+    shares = np.bincount(index, table.weights[is_neighbor]) / len(table.ids)
+    kept = max(0.0, 1.0 - float(shares.sum()))
+    shares = np.append(shares, kept)
     shares = shares[shares > 0]
     return float(-(shares * np.log(shares)).sum())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from reproduction.results_folder import ResultsFolder
 from reproduction.studies import STUDIES, pictures, tables
+from tabr.tables.files import write_bytes
 
 
 class Picture(NamedTuple):
@@ -99,7 +100,7 @@ _CONTEXTS = Picture(
 )
 
 
-def _parts(results: Path) -> Mapping[str, tuple[Part, ...]]:
+def _parts(results: ResultsFolder) -> Mapping[str, tuple[Part, ...]]:
     """Return the parts of each study's section; some show published figures."""
     published = tables.read_figures(results)
     freezing = Picture(
@@ -124,32 +125,23 @@ def _parts(results: Path) -> Mapping[str, tuple[Part, ...]]:
     }
 
 
-def read_study(results: Path, name: str) -> tuple[str, pd.DataFrame] | None:
-    """Return the command of a study and its records, or None if it was not run."""
-    path = results / "studies" / f"{name}.json"
-    if not path.is_file():
-        return None
-    content = json.loads(path.read_text("utf-8"))
-    return content["command"], pd.DataFrame(content["records"])
-
-
-def to_markdown(results: Path, page: str = "studies") -> str:
+def to_markdown(results: ResultsFolder, page: str = "studies") -> str:
     """Return the page of all studies; pictures begin with the name of the page."""
     text = ["# Studies", "", "Means ± standard deviations over seeds.", ""]
     for name, parts in _parts(results).items():
         title, words = _TITLES[name]
         text += [f"## {title}", "", words, ""]
-        found = read_study(results, name)
-        if found is None:
+        study = results.study(name)
+        if study is None:
             command = f"python -m reproduction study {name} --data FOLDER"
             text += [f"Not run yet: `{command}`.", ""]
             continue
-        command, records = found
+        command, records = study
         text += [f"`{command}`", ""]
         absent = _absent(name, records)
         if absent:
             text += [f"Not run on {', '.join(absent)}.", ""]
-        for part, chosen in _known(parts, records):
+        for part, chosen in _parts_with_records(parts, records):
             text += [part.write(chosen), ""]
             if part.picture is not None:
                 file = f"{page}{part.picture.suffix}.svg"
@@ -165,21 +157,20 @@ def _absent(name: str, records: pd.DataFrame) -> list[str]:
     return [table for table in STUDIES[name].tables if table not in set(records.table)]
 
 
-def write_page(results: Path, page: Path) -> None:
+def write_page(results: ResultsFolder, page: Path) -> None:
     """Write the page of all studies, and its pictures beside it."""
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(to_markdown(results, page.stem), "utf-8")
+    write_bytes(page, to_markdown(results, page.stem).encode())
     for name, parts in _parts(results).items():
-        found = read_study(results, name)
-        if found is None:
+        study = results.study(name)
+        if study is None:
             continue
-        for part, chosen in _known(parts, found[1]):
+        for part, chosen in _parts_with_records(parts, study[1]):
             if part.picture is not None:
                 path = page.with_name(f"{page.stem}{part.picture.suffix}.svg")
                 part.picture.draw(chosen, path)
 
 
-def _known(
+def _parts_with_records(
     parts: Iterable[Part], records: pd.DataFrame
 ) -> Iterator[tuple[Part, pd.DataFrame]]:
     """Yield the parts that have records, and these."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.plot import new_figure, save_figure
 from reproduction.studies.tables import NEVER, context_curves, freeze_figures
 from tabr.bench.tasks.catalog import select
-from tabr.optional import require
 
 _OURS, _EACH, _PUBLISHED = "#1f5f99", "#9db8d2", "#d1495b"
 _LINES = (
@@ -54,12 +54,12 @@ def plot_freeze(records: pd.DataFrame, path: Path, published: pd.DataFrame) -> N
             ("share", "test", _OURS, "ours", (4, 4)),
             ("published_share", "published", _PUBLISHED, "published", (4, -10)),
         ):
-            known = tables[name].dropna(subset=[share, score])
-            if known.empty:
+            points = tables[name].dropna(subset=[share, score])
+            if points.empty:
                 continue
-            x, y = known[share], known[score]
+            x, y = points[share], points[score]
             axis.plot(x, y, "o", color=color, label=label, markersize=5)
-            for after, at in zip(known.after, zip(x, y, strict=True), strict=True):
+            for after, at in zip(points.after, zip(x, y, strict=True), strict=True):
                 words = "never" if after == NEVER else str(after)
                 how = {"textcoords": "offset points", "fontsize": 8, "color": color}
                 axis.annotate(words, at, words_at, **how)
@@ -98,13 +98,9 @@ def _save_panels(
     width: float = 4.2,
 ) -> None:
     """Draw panels side by side, at most two in a line, and save them."""
-    matplotlib: Any = require("matplotlib", extra="plots")
-    from matplotlib.figure import Figure
-
     n_columns = min(2, len(titles))
     n_lines = -(-len(titles) // n_columns)
-    size = (width * n_columns, 3 * n_lines)
-    figure = Figure(figsize=size, layout="constrained")
+    figure = new_figure(width * n_columns, 3 * n_lines)
     axes = figure.subplots(n_lines, n_columns, squeeze=False).ravel()
     for axis in axes[len(titles) :]:
         axis.set_visible(False)
@@ -112,7 +108,4 @@ def _save_panels(
         draw(axis, title)
         axis.set_title(title, fontsize=11)
         axis.spines[["top", "right"]].set_visible(False)
-    # Text as text, and the same file for the same records.
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "tabr"}
-    with matplotlib.rc_context(settings):
-        figure.savefig(path, metadata={"Date": None})
+    save_figure(figure, path)

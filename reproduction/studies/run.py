@@ -1,4 +1,4 @@
-"""Run a study; its file tells what is done and what is not."""
+"""Runs of a study; its file tells what is done and what is not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from reproduction.results_folder import ResultsFolder
 from reproduction.studies.registry import STUDIES
 from reproduction.studies.units import Record
 from tabr.errors import DataError
@@ -15,23 +16,23 @@ from tabr.tables.files import write_bytes
 def run_study(
     name: str,
     folder: Path,
-    out: Path,
+    results: ResultsFolder,
     seeds: Sequence[int],
     params: Record,
     tables: Sequence[str] | None = None,
 ) -> Path:
-    """Run what is missing of a study; what a fit tells is written whole or not at all.
+    """Run what is missing of a study; its file is written whole or not at all.
 
     Args:
         name: Which study.
         folder: Where the tables are.
-        out: The results folder.
+        results: Where its file is.
         seeds: Seeds of the models.
         params: Parameters of the models, the same as before if there are records.
         tables: Names of tables; None is all that the study looks at by default.
     """
     chosen = _tables(name, tables)
-    path = out / "studies" / f"{name}.json"
+    path = results.study_path(name)
     records = _records(path, params)
     for unit in STUDIES[name].units(chosen, folder, seeds, params):
         if any(unit.about.items() <= record.items() for record in records):
@@ -62,14 +63,14 @@ def _tables(name: str, tables: Sequence[str] | None) -> Sequence[str]:
 
 
 def _records(path: Path, params: Record) -> list[Record]:
-    """Return what was found before; refuse to mix it with other parameters."""
+    """Return the records of earlier calls; refuse to mix them with other parameters."""
     if not path.is_file():
         return []
     before = json.loads(path.read_text("utf-8"))
     if before["params"] != params:
         raise DataError(
             f"a study has one set of parameters, however {path} has"
-            f" {before['params']}, not {params}: choose another --out"
+            f" {before['params']}, not {params}: choose another --results"
         )
     records: list[Record] = before["records"]
     return records

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from reproduction.default_table import PUBLISHED
+from reproduction.results_folder import ResultsFolder
 from reproduction.studies import TIMED, way_through_time
 from reproduction.studies.entropy import STEPS
+from tabr.text import markdown_table
 
 # The paper's appendix on the similarity module, California: the step, the share of
 # attention within 10 km, and on the row itself.
@@ -45,7 +44,7 @@ SHOWN_EPOCHS = (1, 2, 4, 8, 16, 32)  # of the curves of Delta-context; the first
 
 
 def spread(values: pd.Series[Any], digits: int = 4) -> str:
-    """Write the mean and the standard deviation over seeds; one seed has none.
+    """Return the mean and the standard deviation over seeds; one seed has none.
 
     >>> spread(pd.Series([1.0, 2.0, 3.0]), 2)
     '2.00 ± 0.82'
@@ -65,11 +64,6 @@ def _score(values: pd.Series[Any]) -> str:
     return spread(values, _digits(float(values.mean())))
 
 
-def _table(header: list[str], rows: Iterable[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 # --- attention, entropy, projection -----------------------------------------------
 
 
@@ -84,7 +78,7 @@ def attention_table(records: pd.DataFrame) -> str:
         row.append("" if published is None else f"{100 * published[1]:.2f} %")
         rows.append([*row, spread(part.test)])
     header = ["model", "within 10 km", "published", "on the row itself", "published"]
-    return _table([*header, "test RMSE"], rows)
+    return markdown_table([*header, "test RMSE"], rows)
 
 
 def entropy_table(records: pd.DataFrame) -> str:
@@ -94,21 +88,21 @@ def entropy_table(records: pd.DataFrame) -> str:
         published = ENTROPY.get(str(name), (None, None, None))
         row = [str(name)]
         for step, figure in zip(STEPS, published, strict=False):
-            found = part[part.model == step].entropy
-            row.append(spread(found, 2) if len(found) else "")
+            entropies = part[part.model == step].entropy
+            row.append(spread(entropies, 2) if len(entropies) else "")
             row.append("" if figure is None else f"{figure:.1f}")
         row.append(f"{part.uniform.iloc[0]:.2f}")
         rows.append([*row, "" if published[2] is None else f"{published[2]:.1f}"])
     header = ["table", "step 1", "published", "step 2", "published"]
-    return _table([*header, "uniform", "published"], rows)
+    return markdown_table([*header, "uniform", "published"], rows)
 
 
 def entropy_remark(records: pd.DataFrame) -> str:
-    """Count the tables on which step 2 has the more diverse contexts."""
+    """Return the number of tables on which step 2 has the more diverse contexts."""
     means = records.pivot_table(index="table", columns="model", values="entropy")
-    both = means.reindex(columns=list(STEPS)).dropna()
-    n_more = int((both["step-2"] > both["step-1"]).sum())
-    return f"Step 2 is the more diverse on {n_more} of {len(both)} tables."
+    means = means.reindex(columns=list(STEPS)).dropna()
+    n_more = int((means["step-2"] > means["step-1"]).sum())
+    return f"Step 2 is the more diverse on {n_more} of {len(means)} tables."
 
 
 def projection_table(records: pd.DataFrame) -> str:
@@ -124,11 +118,11 @@ def projection_table(records: pd.DataFrame) -> str:
             row.append("" if figure is None else f"{figure:.{decimals}f}")
         rows.append(row)
     header = ["table", "nothing left out", "published", "a random one", "published"]
-    return _table([*header, "that on labels", "published"], rows)
+    return markdown_table([*header, "that on labels", "published"], rows)
 
 
 def projection_remark(records: pd.DataFrame) -> str:
-    """Say how much worse predictions become, in percent."""
+    """Return a sentence on how much worse predictions become, in percent."""
     label = 100 * (records.without_label / records.test - 1)
     means = label.groupby(records.table).mean()
     worst = float((100 * (records.worst_random / records.test - 1)).max())
@@ -142,12 +136,11 @@ def projection_remark(records: pd.DataFrame) -> str:
 # --- context freeze -----------------------------------------------------------------
 
 
-def read_figures(results: Path) -> pd.DataFrame:
-    """Return the published figures of single models; nobody need have put any there."""
-    path = results / PUBLISHED
-    if not path.is_file():
+def read_figures(results: ResultsFolder) -> pd.DataFrame:
+    """Return the published figures of single models; there may be none."""
+    if not results.has_published:
         return pd.DataFrame(columns=["dataset", "model", *_FIGURES])
-    rows = pd.read_csv(path)
+    rows = results.all_published
     return rows[rows["kind"] == "single"] if "kind" in rows else rows
 
 
@@ -163,18 +156,18 @@ def freeze_figures(records: pd.DataFrame, published: pd.DataFrame) -> pd.DataFra
     ours["test_std"], ours["seeds"] = groups.test.std(ddof=0), groups.size()
     ours = ours.reset_index()
     ours["model"] = [_PLAIN if n == NEVER else f"TabR-S CF-{n}" for n in ours.after]
-    theirs = published.rename(columns={"dataset": "table", **_FIGURES})
-    theirs = theirs.drop_duplicates(["table", "model"])
-    theirs = theirs[["table", "model", *_FIGURES.values()]]
-    never = ours[ours.after == NEVER], theirs[theirs.model == _PLAIN]
+    figures = published.rename(columns={"dataset": "table", **_FIGURES})
+    figures = figures.drop_duplicates(["table", "model"])
+    figures = figures[["table", "model", *_FIGURES.values()]]
+    never = ours[ours.after == NEVER], figures[figures.model == _PLAIN]
     for table, plain, names in (
         (ours, never[0], {"seconds": "share", "seconds_per_epoch": "epoch_share"}),
-        (theirs, never[1], {"published_seconds": "published_share"}),
+        (figures, never[1], {"published_seconds": "published_share"}),
     ):
         for column, share in names.items():
             usual = plain.set_index("table")[column]
             table[share] = table[column] / table.table.map(usual)
-    return ours.merge(theirs, how="left", on=["table", "model"])
+    return ours.merge(figures, how="left", on=["table", "model"])
 
 
 def freeze_table(records: pd.DataFrame, published: pd.DataFrame) -> str:
@@ -199,7 +192,7 @@ def freeze_table(records: pd.DataFrame, published: pd.DataFrame) -> str:
         rows.append(row)
     header = ["table", "frozen after", "seeds", "test score", "published", "epochs"]
     shares = ["share of time", "published", "share of an epoch"]
-    return _table([*header, "seconds", *shares], rows)
+    return markdown_table([*header, "seconds", *shares], rows)
 
 
 def context_curves(records: pd.DataFrame) -> dict[str, list[float]]:
@@ -224,7 +217,7 @@ def context_table(records: pd.DataFrame) -> str:
         last = f"{curve[-1]:.3f} ({len(curve)})" if curve else ""
         rows.append([name, *at, last])
     epochs = [f"epoch {epoch}" for epoch in SHOWN_EPOCHS]
-    return _table(["Delta-context", *epochs, "last of all seeds"], rows)
+    return markdown_table(["Delta-context", *epochs, "last of all seeds"], rows)
 
 
 # --- new candidates, time -------------------------------------------------------------
@@ -238,11 +231,11 @@ def new_candidates_table(records: pd.DataFrame) -> str:
         seconds = f"{part.add_seconds.mean():.2f}"
         rows.append([str(name), f"{share:.0%}", count, spread(part.test), seconds])
     header = ["table", "of the rows", "candidates", "test score", "seconds to add"]
-    return _table(header, rows)
+    return markdown_table(header, rows)
 
 
 def new_candidates_remark(records: pd.DataFrame) -> str:
-    """Count the seeds whose score is better with all rows than with the fewest."""
+    """Return on how many seeds all rows are better candidates than the fewest."""
     parts = []
     for name, part in records.groupby("table", sort=False):
         scores = part.pivot(index="seed", columns="share", values="test")
@@ -264,15 +257,15 @@ def time_table(records: pd.DataFrame) -> str:
             way = way_through_time(past, ignored, more)
             row = [way]
             for name, kind in tables:
-                found = records[(records.table == name) & (records.way == way)].test
+                scores = records[(records.table == name) & (records.way == way)].test
                 digits = 2 if kind == "regression" else 3
-                row.append(spread(found, digits) if len(found) else "")
+                row.append(spread(scores, digits) if len(scores) else "")
             rows.append(row)
-    return _table(header, rows)
+    return markdown_table(header, rows)
 
 
 def time_remark(records: pd.DataFrame) -> str:
-    """Say on which tables the past alone, refreshed, beats the plain model."""
+    """Return a sentence on where the past alone, refreshed, beats the plain model."""
     better = []
     means = records.groupby(["table", "way"]).test.mean()
     for name, _, kind in TIMED:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reproduction.default_table import read_published
+from reproduction.results_folder import ResultsFolder
 from tabr.bench.ranks import Score, compare, count_outcomes, pooled, ranks
 
-ROOT = Path(__file__).parents[2]
 scores = st.builds(Score, st.floats(-10, 10), st.floats(0, 3))
 tables = st.dictionaries(st.sampled_from("abcdefg"), scores, min_size=1)
 
@@ -66,7 +63,7 @@ def test_outcomes_are_counted():
 
 def test_published_ensembles_have_the_average_ranks_of_the_paper():
     models = [f"{n} default" for n in ("XGBoost", "CatBoost", "LightGBM", "TabR-S")]
-    rows = read_published(ROOT / "results", None, "ensemble of 5")
+    rows = ResultsFolder().published(None, "ensemble of 5")
     rows = rows[rows["model"].isin(models) & ~rows["dataset"].str.startswith("why/")]
     found: dict[str, list[int]] = {name: [] for name in models}
     for _, part in rows.groupby("dataset"):

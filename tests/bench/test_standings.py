@@ -4,6 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reproduction.results_folder import RESULTS, ROOT
+from reproduction.runs import read_table
 from tabr.bench.ranks import Score, average_ranks_text, ranks, standings, to_text
 from tabr.bench.results import Plan, Result, result_path, write
 from tabr.bench.tasks.catalog import select
@@ -92,9 +94,14 @@ def test_without_results_it_says_how_to_make_them(tmp_path: Path):
         standings(tmp_path, CHURN)
 
 
-def test_the_example_of_the_guide_is_that_of_the_results():
-    root = Path(__file__).parents[2]
-    (folder,) = (root / "results" / "example" / "own").iterdir()
-    task = replace(DIAMOND, name=folder.name, benchmark="own")
-    text = to_text(standings(root / "results" / "example", task), task)
-    assert text in (root / "docs" / "lab.md").read_text("utf-8")
+def test_the_example_of_the_guide_is_that_of_the_results(tmp_path: Path):
+    runs = [run.result for run in read_table(RESULTS / "example.csv")]
+    (name,) = {run.task for run in runs}
+    task = replace(DIAMOND, name=name, benchmark="own")
+    for run in runs:
+        plan = Plan(*run.method.rsplit("-", 1))
+        write(
+            run, result_path(tmp_path, replace(task, split=run.split), run.seed, plan)
+        )
+    text = to_text(standings(tmp_path, task), task)
+    assert text in (ROOT / "docs" / "lab.md").read_text("utf-8")

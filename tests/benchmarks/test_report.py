@@ -1,4 +1,4 @@
-"""The page is made from the files of results/speed alone."""
+"""The page is made from the files of benchmarks/results/speed alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks import report
-from scripts.update_readme import speed
+from benchmarks.timing import SPEED
+from reproduction.readme import speed
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "speed.md"
@@ -162,14 +163,13 @@ def test_page_without_markers_is_refused() -> None:
 
 def test_pages_of_the_docs_are_those_of_the_results() -> None:
     text = PAGE.read_text("utf-8")
-    assert report.updated(text, ROOT / "results" / "speed") == text
+    assert report.updated(text, SPEED) == text
     text = SERVING_PAGE.read_text("utf-8")
-    assert report.updated(text, ROOT / "results" / "speed", report.SERVING) == text
+    assert report.updated(text, SPEED, report.SERVING) == text
 
 
 def test_readme_tells_when_the_plain_form_ran_out_of_memory(tmp_path: Path) -> None:
-    (tmp_path / "speed").mkdir()
-    write_results(tmp_path / "speed", "cuda")
+    write_results(tmp_path, "cuda")
     text = speed(tmp_path)
     assert "| 12,345 x 8, 256 | 300 ms | 20.0 ms | 15.0 |" in text
     assert "| 3,000,000 x 8, 256 | out of memory | 60.0 ms |  |" in text

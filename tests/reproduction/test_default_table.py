@@ -1,68 +1,30 @@
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from reproduction.__main__ import main
-from reproduction.default_table import (
+from reproduction.default_table import compare, read_runs, to_markdown
+from reproduction.results_folder import (
     COLUMNS,
+    DOCS,
     MODEL,
     PUBLISHED,
-    compare,
+    ResultsFolder,
     extract,
-    read_published,
-    read_runs,
-    to_markdown,
 )
-from tabr.bench.results import DEFAULT_PLAN, Plan, Result, result_path, write
+from tabr.bench.results import DEFAULT_PLAN
 from tabr.bench.tasks.catalog import select
-from tabr.bench.tasks.task import Task
 from tabr.errors import DataError
 
-RESULT = Result(
-    benchmark="default",
-    task="california",
-    method=DEFAULT_PLAN.name,
-    split=0,
-    seed=0,
-    params={},
-    test=0.4,
-    val=0.4,
-    seconds=2.0,
-    best_epoch=10,
-    n_parameters=100,
-    hardware="a GPU",
-    workers=4,
-    versions={"tabr": "1", "torch": "2", "python": "3"},
-)
+from .folders import add_runs, publish, run
+
+PLAN = DEFAULT_PLAN.name
 
 
-def keep(out: Path, task: Task, scores: list[float]) -> None:
-    for seed, score in enumerate(scores):
-        result = replace(
-            RESULT,
-            benchmark=task.benchmark,
-            task=task.name,
-            split=task.split,
-            seed=seed,
-            test=score,
-        )
-        write(result, result_path(out, task, seed))
-
-
-def published(figures: dict[str, tuple[float, float]]) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            [name, MODEL, "single", "rmse", 15, mean, std, 30.0, 20.0, 365, ""]
-            for name, (mean, std) in figures.items()
-        ],
-        columns=list(COLUMNS),
-    )
-
-
-def line(out: Path, figures: dict[str, tuple[float, float]]) -> pd.Series:
-    table = compare(read_runs(out), published(figures))
+def line(folder: Path, figures: dict[str, tuple[float, float]]) -> pd.Series:
+    publish(folder, {(name, MODEL, "single"): score for name, score in figures.items()})
+    results = ResultsFolder(folder)
+    table = compare(read_runs(results), results.published())
     assert len(table) == 1
     return table.iloc[0]
 
@@ -74,7 +36,7 @@ def line(out: Path, figures: dict[str, tuple[float, float]]) -> pd.Series:
 def test_official_split_is_held_to_one_and_a_half_deviations(
     tmp_path: Path, ours: float, verdict: str
 ):
-    keep(tmp_path, select(["california"])[0], [ours - 0.01, ours + 0.01])
+    add_runs(tmp_path, "california", PLAN, [ours - 0.01, ours + 0.01])
     row = line(tmp_path, {"california": (0.4, 0.01)})
     assert row["verdict"] == verdict
     assert row["ours"] == pytest.approx(ours)
@@ -90,7 +52,7 @@ def test_official_split_is_held_to_one_and_a_half_deviations(
 def test_own_split_is_held_to_two_percent_and_higher_accuracy_is_better(
     tmp_path: Path, ours: float, verdict: str
 ):
-    keep(tmp_path, select(["churn"])[0], [ours])
+    add_runs(tmp_path, "churn", PLAN, [ours])
     row = line(tmp_path, {"churn": (0.8, 1e-4)})
     assert row["verdict"] == verdict
     assert row["better_by_percent"] == pytest.approx((ours - 0.8) / 0.008)
@@ -98,8 +60,8 @@ def test_own_split_is_held_to_two_percent_and_higher_accuracy_is_better(
 
 def test_splits_are_averaged_first_whatever_their_number_of_seeds(tmp_path: Path):
     first, second, *_ = select(["why/rl"])
-    keep(tmp_path, first, [0.7, 0.8, 0.9])
-    keep(tmp_path, second, [0.6])
+    add_runs(tmp_path, "why/rl", PLAN, [0.7, 0.8, 0.9], split=first.split)
+    add_runs(tmp_path, "why/rl", PLAN, [0.6], split=second.split)
     figures = {
         first.published: (0.8, 0.03),
         second.published: (0.7, 0.01),
@@ -116,7 +78,7 @@ def test_splits_are_averaged_first_whatever_their_number_of_seeds(tmp_path: Path
 
 def test_rounding_of_the_published_figures_is_no_fault_of_ours(tmp_path: Path):
     task = select(["why/Ailerons"])[0]
-    keep(tmp_path, task, [0.0001612])
+    add_runs(tmp_path, task.label, PLAN, [0.0001612])
     row = line(tmp_path, {task.published: (0.00016, 0.0)})
     assert row["verdict"] == "within"
     assert pd.isna(row["better_by_stds"])
@@ -124,33 +86,22 @@ def test_rounding_of_the_published_figures_is_no_fault_of_ours(tmp_path: Path):
 
 def test_incomplete_tables_get_no_verdict(tmp_path: Path):
     task = select(["why/jannis-part"])[0]
-    keep(tmp_path, task, [0.5])
+    add_runs(tmp_path, task.label, PLAN, [0.5])
     assert line(tmp_path, {task.published: (0.8, 0.1)})["verdict"] == "not comparable"
 
 
-def test_drafts_and_trials_are_not_read(tmp_path: Path):
-    task = select(["california"])[0]
-    keep(tmp_path, task, [0.4])
-    path = result_path(tmp_path, task, 0)
-    path.with_suffix(".77.tmp").write_text("{")
-    plan = Plan("tabr-s", "trial", {"width": 8})
-    write(replace(RESULT, method=plan.name), result_path(tmp_path, task, 5, plan))
-    assert len(read_runs(tmp_path)) == 1
-
-
-def test_ensembles_are_not_read_as_runs(tmp_path: Path):
-    task = select(["california"])[0]
-    keep(tmp_path, task, [0.4])
-    folder = result_path(tmp_path, task, 0).parent
-    write(replace(RESULT, test=0.3), folder / "split-0-ensemble-0.json")
-    assert read_runs(tmp_path)["test"].tolist() == [0.4]
+def test_trials_and_ensembles_are_not_read_as_runs(tmp_path: Path):
+    add_runs(tmp_path, "california", PLAN, [0.4])
+    add_runs(tmp_path, "california", "tabr-s-trial", [0.2], params={"width": 8})
+    add_runs(tmp_path, "california", PLAN, [0.3], kind="ensemble")
+    assert read_runs(ResultsFolder(tmp_path))["test"].tolist() == [0.4]
 
 
 def test_without_results_or_figures_one_sentence_says_what_to_do(tmp_path: Path):
     with pytest.raises(DataError, match="bench run"):
-        read_runs(tmp_path)
+        read_runs(ResultsFolder(tmp_path))
     with pytest.raises(DataError, match="reproduction extract"):
-        read_published(tmp_path)
+        ResultsFolder(tmp_path).published()
 
 
 def test_extract_keeps_all_figures_and_single_runs_are_read_unless_asked(
@@ -165,34 +116,43 @@ def test_extract_keeps_all_figures_and_single_runs_are_read_unless_asked(
     rows["remark"] = "not a figure"
     rows.to_csv(tmp_path / "all.csv", index=False)
     extract(tmp_path / "all.csv", tmp_path / PUBLISHED)
-    kept = read_published(tmp_path)
+    results = ResultsFolder(tmp_path)
+    kept = results.published()
     assert kept["dataset"].tolist() == ["california", "weather-big"]
     assert set(kept["kind"]) == {"single"}
     assert tuple(kept.columns) == COLUMNS
-    assert read_published(tmp_path, "MLP")["dataset"].tolist() == ["california"]
-    assert len(read_published(tmp_path, kind=None)) == 3
-    assert len(read_published(tmp_path, None)) == 3
-    assert len(read_published(tmp_path, None, None)) == 4
+    assert results.published("MLP")["dataset"].tolist() == ["california"]
+    assert len(results.published(kind=None)) == 3
+    assert len(results.published(None)) == 3
+    assert len(results.published(None, None)) == 4
 
 
 def test_command_writes_markdown_and_csv(tmp_path: Path):
     out, page, csv = tmp_path / "out", tmp_path / "docs" / "x.md", tmp_path / "x.csv"
-    keep(out, select(["california"])[0], [0.405, 0.407])
-    keep(out, select(["why/california"])[0], [0.2])
-    figures = {
-        "california": (0.406, 0.0029),
-        "why/regression-num-medium-0-california": (0.1, 0.01),
-    }
-    published(figures).to_csv(out / PUBLISHED, index=False)
-    assert (
-        main(["table", "--out", str(out), "--write", str(page), "--csv", str(csv)]) == 0
+    add_runs(out, "california", PLAN, [0.405, 0.407])
+    add_runs(out, "why/california", PLAN, [0.2])
+    second = "why/regression-num-medium-0-california"
+    publish(
+        out,
+        {
+            ("california", MODEL, "single"): (0.406, 0.0029),
+            (second, MODEL, "single"): (0.1, 0.01),
+        },
     )
+    command = ["table", "--results", out]
+    assert run(*command, "--write", page, "--csv", csv).exit_code == 0
     text = page.read_text("utf-8")
     assert "| california | rmse | 1 | 2 | 0.4060 ± 0.0010 | 0.4060 ± 0.0029 |" in text
     assert "Within the bound or better: 1 of 2 comparable sets." in text
     assert "a GPU, 4 runs at a time" in text
     assert "tabr 1, torch 2, python 3" in text
     assert "Not run yet: house, adult, churn" in text
-    runs = read_runs(out)
-    assert to_markdown(compare(runs, read_published(out)), runs) == text
+    assert run(*command).output == text  # printed if no file is named
     assert pd.read_csv(csv)["verdict"].tolist() == ["within", "worse"]
+
+
+def test_the_page_in_the_docs_is_that_of_the_results():
+    results = ResultsFolder()
+    runs = read_runs(results)
+    text = to_markdown(compare(runs, results.published()), runs)
+    assert (DOCS / "reproduction.md").read_text("utf-8") == text

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from reproduction.__main__ import main
-from reproduction.default_table import COLUMNS, PUBLISHED
 from reproduction.methods_page import compare_methods, to_markdown
-from tabr.bench.parameters import Config
-from tabr.bench.results import Plan, result_path, write
+from reproduction.results_folder import DOCS, ResultsFolder
 from tabr.bench.tasks.catalog import select
 
-from .test_default_table import RESULT
+from .folders import add_runs, publish, run
 
-ROOT = Path(__file__).parents[2]
 (CALIFORNIA,) = select(["california"])
 
 
-def keep(out: Path, method: str, scores: list[float], config: Config = "tuned") -> None:
-    plan = Plan(method, config)
-    for seed, score in enumerate(scores):
-        result = replace(RESULT, method=plan.name, seed=seed, test=score)
-        write(result, result_path(out, CALIFORNIA, seed, plan))
-
-
-def publish(out: Path, figures: dict[str, tuple[float, float]]) -> None:
-    rows = [
-        ["california", model, "single", "rmse", 15, mean, std, 30.0, 20.0, 365, ""]
-        for model, (mean, std) in figures.items()
-    ]
-    out.mkdir(exist_ok=True)
-    pd.DataFrame(rows, columns=list(COLUMNS)).to_csv(out / PUBLISHED, index=False)
+def publish_models(folder: Path, scores: dict[str, tuple[float, float]]) -> None:
+    publish(folder, {("california", m, "single"): s for m, s in scores.items()})
 
 
 @pytest.mark.parametrize(
@@ -44,30 +26,30 @@ def publish(out: Path, figures: dict[str, tuple[float, float]]) -> None:
 def test_two_percent_are_allowed_where_deviations_are_smaller(
     tmp_path: Path, score: float, verdict: str
 ) -> None:
-    publish(tmp_path, {"MLP": (0.5, 0.001)})
-    keep(tmp_path, "mlp", [score - 0.001, score + 0.001])
-    table = compare_methods(tmp_path, CALIFORNIA)
+    publish_models(tmp_path, {"MLP": (0.5, 0.001)})
+    add_runs(tmp_path, "california", "mlp-tuned", [score - 0.001, score + 0.001])
+    table = compare_methods(ResultsFolder(tmp_path), CALIFORNIA)
     (line,) = table[table.runs > 0].to_dict("records")
     assert (line["method"], line["runs"], line["verdict"]) == ("mlp", 2, verdict)
 
 
 def test_two_deviations_are_allowed_where_they_are_larger(tmp_path: Path) -> None:
-    publish(tmp_path, {"MLP": (0.5, 0.05)})
-    keep(tmp_path, "mlp", [0.59])
-    table = compare_methods(tmp_path, CALIFORNIA).set_index("method")
+    publish_models(tmp_path, {"MLP": (0.5, 0.05)})
+    add_runs(tmp_path, "california", "mlp-tuned", [0.59])
+    table = compare_methods(ResultsFolder(tmp_path), CALIFORNIA).set_index("method")
     assert table.loc["mlp", "verdict"] == "within"
 
 
 def test_the_page_names_who_was_not_run_and_who_cannot_be_compared(
     tmp_path: Path,
 ) -> None:
-    publish(
+    publish_models(
         tmp_path, {"MLP": (0.5, 0.001), "design l2-qk-v-self-scaled": (0.488, 0.003)}
     )
-    keep(tmp_path, "l2-qk-v", [0.41])
-    keep(tmp_path, "mlp-lr", [0.47])
+    add_runs(tmp_path, "california", "l2-qk-v-tuned", [0.41])
+    add_runs(tmp_path, "california", "mlp-lr-tuned", [0.47])
     page = tmp_path / "methods.md"
-    assert main(["methods", "--out", str(tmp_path), "--write", str(page)]) == 0
+    assert run("methods", "--results", tmp_path, "--write", page).exit_code == 0
     text = page.read_text("utf-8")
     assert "| mlp |  |  | 0.5000 ± 0.0010 | not run yet | - / 30.0 |" in text
     assert "| mlp-lr | 1 | 0.4700 |  | no figure | 2.0 / - |" in text
@@ -76,10 +58,10 @@ def test_the_page_names_who_was_not_run_and_who_cannot_be_compared(
 
 
 def test_untuned_methods_are_listed_best_first_if_they_were_run(tmp_path: Path) -> None:
-    publish(tmp_path, {"MLP": (0.5, 0.001), "XGBoost default": (0.47, 0.001)})
+    publish_models(tmp_path, {"MLP": (0.5, 0.001), "XGBoost default": (0.47, 0.001)})
     for method, score in {"tabm": 0.45, "xgboost": 0.47, "tabr-s": 0.4}.items():
-        keep(tmp_path, method, [score], "default")
-    text = to_markdown(tmp_path)
+        add_runs(tmp_path, "california", f"{method}-default", [score])
+    text = to_markdown(ResultsFolder(tmp_path))
     _, untuned = text.split("## Without tuning")
     lines = [line.split(" | ") for line in untuned.splitlines() if " | 1 | " in line]
     assert [line[0].strip("| ") for line in lines] == ["tabr-s", "tabm", "xgboost"]
@@ -88,5 +70,5 @@ def test_untuned_methods_are_listed_best_first_if_they_were_run(tmp_path: Path) 
 
 
 def test_the_page_in_the_docs_is_that_of_the_results() -> None:
-    page = ROOT / "docs" / "methods.md"
-    assert page.read_text("utf-8") == to_markdown(ROOT / "results")
+    page = DOCS / "methods.md"
+    assert page.read_text("utf-8") == to_markdown(ResultsFolder())

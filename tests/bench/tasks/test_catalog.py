@@ -1,14 +1,11 @@
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
-from reproduction.default_table import MODEL, read_published
+from reproduction.results_folder import MODEL, ResultsFolder
 from tabr.bench.tasks.catalog import DEFAULT, TASKS, WHY, WITHOUT_FIGURES, select
 from tabr.bench.tasks.task import Task
 from tabr.errors import DataError
 
-ROOT = Path(__file__).parents[3]
 # Test rows at most, splits.
 FOLDS = [(1000, 5), (3000, 3), (6000, 2), (10**9, 1)]
 OF_THE_PAPER = [task for task in TASKS if not task.name.endswith("-part")]
@@ -19,7 +16,7 @@ def task_of(label: str, split: int = 0) -> Task:
 
 
 def figures() -> pd.DataFrame:
-    return read_published(ROOT / "results", MODEL).set_index("dataset")
+    return ResultsFolder().published(MODEL).set_index("dataset")
 
 
 def n_test_rows(n: int, n_most: int) -> int:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from reproduction.paper import defaults
-from reproduction.paper.scores import Results, read_results
+from reproduction.paper.scores import Results
 
-from .made import keep, publish
+from ..folders import add_runs, publish, results_of
 
 
 def make(out: Path) -> Results:
-    keep(out, "california", "tabr-s-default", [0.40, 0.41])
-    keep(out, "california", "xgboost-default", [0.47])
-    keep(out, "california", "catboost-default", [0.402])
-    keep(out, "adult", "tabr-s-default", [0.85, 0.86])
-    keep(out, "why/fifa", "tabr-s-default", [0.8])
-    keep(out, "why/fifa", "xgboost-default", [0.7])
+    add_runs(out, "california", "tabr-s-default", [0.40, 0.41])
+    add_runs(out, "california", "xgboost-default", [0.47])
+    add_runs(out, "california", "catboost-default", [0.402])
+    add_runs(out, "adult", "tabr-s-default", [0.85, 0.86])
+    add_runs(out, "why/fifa", "tabr-s-default", [0.8])
+    add_runs(out, "why/fifa", "xgboost-default", [0.7])
     fifa = "why/regression-num-medium-0-fifa"
     figures = {}
     for name, tabr, tree in (
@@ -27,7 +27,7 @@ def make(out: Path) -> Results:
         figures[name, "TabR-S default", "single"] = (tabr, 0.01)
         figures[name, "XGBoost default", "single"] = (tree, 0.0)
     publish(out, figures)
-    return read_results(out)
+    return results_of(out)
 
 
 def test_each_set_has_scores_and_both_outcomes(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_outcomes_are_of_the_same_splits(tmp_path: Path) -> None:
     publish(tmp_path, figures)
 
     def outcome() -> str:
-        rows = defaults.set_rows(read_results(tmp_path), "single")
+        rows = defaults.set_rows(results_of(tmp_path), "single")
         return next(row[3] for row in rows if row[0] == "why/rl ↑")
 
-    keep(tmp_path, "why/rl", "tabr-s-default", [0.9])
+    add_runs(tmp_path, "why/rl", "tabr-s-default", [0.9])
     assert outcome() == "- / loss"  # over all splits
-    keep(tmp_path, "why/rl", "xgboost-default", [0.8])
+    add_runs(tmp_path, "why/rl", "xgboost-default", [0.8])
     assert outcome() == "win / win"  # on the first

@@ -18,9 +18,8 @@ from reproduction.paper.grid import (
     shared,
     to_frame,
 )
-from reproduction.paper.scores import read_results
 
-from .made import keep, publish
+from ..folders import add_runs, publish, results_of
 
 ROWS = (
     Row("MLP", ("mlp",)),
@@ -46,15 +45,15 @@ def grid(tmp_path: Path) -> Grid:
             ("house", "TabR (PLR-lite)", "single"): (2.0, 0.0),
         },
     )
-    keep(tmp_path, "california", "mlp-tuned", [0.44, 0.46])
-    keep(tmp_path, "california", "xgboost-tuned", [0.43, 0.45])
-    keep(tmp_path, "california", "tabr-tuned", [0.1])  # there the paper has tabr-lr
-    keep(tmp_path, "california", "tabr-lr-tuned", [0.40, 0.42])
-    keep(tmp_path, "adult", "xgboost-tuned", [0.86, 0.88])
-    keep(tmp_path, "adult", "tabr-tuned", [0.80])
-    keep(tmp_path, "house", "xgboost-tuned", [3.0, 3.0])
-    keep(tmp_path, "house", "tabr-tuned", [2.5, 2.7])
-    return fill(read_results(tmp_path), ROWS, SETS)
+    add_runs(tmp_path, "california", "mlp-tuned", [0.44, 0.46])
+    add_runs(tmp_path, "california", "xgboost-tuned", [0.43, 0.45])
+    add_runs(tmp_path, "california", "tabr-tuned", [0.1])  # there the paper has tabr-lr
+    add_runs(tmp_path, "california", "tabr-lr-tuned", [0.40, 0.42])
+    add_runs(tmp_path, "adult", "xgboost-tuned", [0.86, 0.88])
+    add_runs(tmp_path, "adult", "tabr-tuned", [0.80])
+    add_runs(tmp_path, "house", "xgboost-tuned", [3.0, 3.0])
+    add_runs(tmp_path, "house", "tabr-tuned", [2.5, 2.7])
+    return fill(results_of(tmp_path), ROWS, SETS)
 
 
 def test_a_row_means_the_method_that_was_published(grid: Grid) -> None:
@@ -113,11 +112,11 @@ def test_cells_are_held_to_two_published_deviations(grid: Grid) -> None:
 
 def test_one_published_run_and_wrong_formulas_set_no_bound(tmp_path: Path) -> None:
     publish(tmp_path, {("california", "kNN", "single"): (0.5, 0.0)}, n_runs=1)
-    keep(tmp_path, "california", "knn-tuned", [0.6])
-    results = read_results(tmp_path)
+    add_runs(tmp_path, "california", "knn-tuned", [0.6])
+    results = results_of(tmp_path)
     assert comparisons(fill(results, [Row("kNN", ("knn",))], SETS)) == []
     publish(tmp_path, {("california", "kNN", "single"): (0.5, 0.0)}, n_runs=2)
-    results = read_results(tmp_path)
+    results = results_of(tmp_path)
     row = Row("kNN", ("knn",))
     assert len(comparisons(fill(results, [row], SETS))) == 1
     assert comparisons(fill(results, [row._replace(comparable=False)], SETS)) == []

@@ -8,24 +8,24 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from reproduction.__main__ import main
 from reproduction.paper.pages import FOLDER, files, pages
-from reproduction.paper.scores import read_results
+from reproduction.results_folder import DOCS as PAGES
+from reproduction.results_folder import RESULTS
 
-from .made import RESULTS, keep, publish
+from ..folders import add_runs, publish, results_of, run
 
-DOCS = RESULTS.parent / "docs" / "paper"
+DOCS = PAGES / "paper"
 
 
 def test_the_pages_in_the_docs_are_those_of_the_results() -> None:
-    texts = pages(read_results(RESULTS))
+    texts = pages(results_of(RESULTS))
     assert {path.name for path in DOCS.glob("*.md")} == set(texts)
     for name, text in texts.items():
         assert (DOCS / name).read_text("utf-8") == text
 
 
 def test_the_files_of_figures_are_those_of_the_results() -> None:
-    texts = files(read_results(RESULTS))
+    texts = files(results_of(RESULTS))
     folder = RESULTS / FOLDER
     assert {path.name for path in folder.iterdir()} == set(texts)
     for name, text in texts.items():
@@ -45,7 +45,7 @@ def test_the_pictures_in_the_docs_show_the_numbers_of_the_results(
     pytest.importorskip("matplotlib", reason="needs matplotlib")
     from reproduction.paper.pictures import draw
 
-    draw(read_results(RESULTS), tmp_path)
+    draw(results_of(RESULTS), tmp_path)
     for picture in tmp_path.iterdir():
         # What is written in it; places may differ between versions.
         kept, drawn = (
@@ -59,9 +59,9 @@ def test_the_pictures_in_the_docs_show_the_numbers_of_the_results(
 def test_the_command_writes_everything_from_few_runs(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs matplotlib")
     out, docs = tmp_path / "results", tmp_path / "docs" / "paper"
-    keep(out, "california", "mlp-tuned", [0.49, 0.50])
-    keep(out, "california", "step-0-tuned", [0.47, 0.48])
-    keep(out, "california", "tabr-tuned", [0.38, 0.38, 0.39], kind="ensemble")
+    add_runs(out, "california", "mlp-tuned", [0.49, 0.50])
+    add_runs(out, "california", "step-0-tuned", [0.47, 0.48])
+    add_runs(out, "california", "tabr-tuned", [0.38, 0.38, 0.39], kind="ensemble")
     publish(
         out,
         {
@@ -70,7 +70,7 @@ def test_the_command_writes_everything_from_few_runs(tmp_path: Path) -> None:
             ("california", "TabR (PLR-lite)", "ensemble of 5"): (0.391, 0.002),
         },
     )
-    assert main(["paper", "--out", str(out), "--write", str(docs)]) == 0
+    assert run("paper", "--results", out, "--write", docs).exit_code == 0
     design = (docs / "design.md").read_text("utf-8")
     assert "| Step-0 | ours | - | <u>0.4750</u> | - |" in design
     trees = (docs / "trees.md").read_text("utf-8")

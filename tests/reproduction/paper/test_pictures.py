@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from reproduction.paper.pictures import draw
-from reproduction.paper.scores import read_results
 
-from .made import keep, publish
+from ..folders import add_runs, publish, results_of
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'tabr[plots]'")
 NAMES = ["design.svg", "timeline.svg", "times.svg"]
@@ -25,9 +24,9 @@ def test_the_same_results_give_the_same_pictures(tmp_path: Path) -> None:
             (fifa, "XGBoost default", "single"): (0.9, 0.0),
         },
     )
-    keep(tmp_path, "adult", "mlp-tuned", [0.8])
-    keep(tmp_path, "adult", "tabm-default", [0.8])
-    results = read_results(tmp_path)
+    add_runs(tmp_path, "adult", "mlp-tuned", [0.8])
+    add_runs(tmp_path, "adult", "tabm-default", [0.8])
+    results = results_of(tmp_path)
     first, second = tmp_path / "a" / "b", tmp_path / "c"
     draw(results, first)
     draw(results, second)
@@ -41,5 +40,5 @@ def test_the_same_results_give_the_same_pictures(tmp_path: Path) -> None:
 
 def test_a_folder_without_runs_can_be_drawn(tmp_path: Path) -> None:
     publish(tmp_path, {})
-    draw(read_results(tmp_path), tmp_path / "pictures")
+    draw(results_of(tmp_path), tmp_path / "pictures")
     assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == NAMES

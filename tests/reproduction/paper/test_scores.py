@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reproduction.paper.scores import Model, place, read_ensembles, read_results
+from reproduction.paper.scores import Model, place
 from tabr.bench.tasks.catalog import TASKS
 
-from .made import keep, publish
+from ..folders import add_runs, publish, results_of
 
 MLP, TABR = Model("mlp"), Model("tabr-s", "default")
 
 
 def test_a_cell_is_the_mean_and_deviation_of_its_runs(tmp_path: Path) -> None:
     publish(tmp_path, {("california", "MLP", "single"): (0.5, 0.01)})
-    keep(tmp_path, "california", "mlp-tuned", [0.4, 0.5, 0.9], workers=3)
-    results = read_results(tmp_path)
+    add_runs(tmp_path, "california", "mlp-tuned", [0.4, 0.5, 0.9], workers=3)
+    results = results_of(tmp_path)
     cell = results.ours.cell(MLP, "single", "california")
     assert cell is not None
     assert cell.score.mean == pytest.approx(0.6)
@@ -36,8 +36,8 @@ def test_the_runs_that_shared_the_hardware_least_tell_the_time(tmp_path: Path) -
     for workers, seconds in ((10, 30.0), (1, 4.0)):  # the last overwrites two seeds
         scores = [0.4, 0.5, 0.6, 0.7] if workers == 10 else [0.4, 0.5]
         facts = {"workers": workers, "seconds": seconds}
-        keep(tmp_path, "california", "mlp-tuned", scores, **facts)
-    cell = read_results(tmp_path).ours.cell(MLP, "single", "california")
+        add_runs(tmp_path, "california", "mlp-tuned", scores, **facts)
+    cell = results_of(tmp_path).ours.cell(MLP, "single", "california")
     assert cell is not None
     assert (cell.n_runs, cell.seconds, cell.workers) == (4, 4.0, (1, 1))
 
@@ -50,25 +50,24 @@ def test_single_runs_and_ensembles_are_kept_apart(tmp_path: Path) -> None:
             ("adult", "TabR-S default", "ensemble of 5"): (0.9, 0.01),
         },
     )
-    keep(tmp_path, "adult", "tabr-s-default", [0.7, 0.7])
-    keep(tmp_path, "adult", "tabr-s-default", [0.8, 0.8, 0.8], kind="ensemble")
-    assert [result.seed for result in read_ensembles(tmp_path)] == [0, 1, 2]
-    results = read_results(tmp_path)
+    add_runs(tmp_path, "adult", "tabr-s-default", [0.7, 0.7])
+    add_runs(tmp_path, "adult", "tabr-s-default", [0.8, 0.8, 0.8], kind="ensemble")
+    results = results_of(tmp_path)
     for scores, single, ensemble in (
         (results.ours, 0.7, 0.8),
         (results.published, 0.8, 0.9),
     ):
-        one = scores.cell(TABR, "single", "adult")
-        other = scores.cell(TABR, "ensemble", "adult")
-        assert one is not None and one.score.mean == pytest.approx(single)
-        assert other is not None and other.score.mean == pytest.approx(ensemble)
+        for kind, mean in (("single", single), ("ensemble", ensemble)):
+            cell = scores.cell(TABR, kind, "adult")
+            assert cell is not None and cell.score.mean == pytest.approx(mean)
+    assert results.ours.cell(TABR, "ensemble", "adult").n_runs == 3
 
 
 def test_splits_are_pooled_with_the_same_weight(tmp_path: Path) -> None:
     publish(tmp_path, {})
-    keep(tmp_path, "why/rl", "mlp-tuned", [0.5, 0.5, 0.5, 0.5], split=0)
-    keep(tmp_path, "why/rl", "mlp-tuned", [0.7, 0.9], split=2)
-    ours = read_results(tmp_path).ours
+    add_runs(tmp_path, "why/rl", "mlp-tuned", [0.5, 0.5, 0.5, 0.5], split=0)
+    add_runs(tmp_path, "why/rl", "mlp-tuned", [0.7, 0.9], split=2)
+    ours = results_of(tmp_path).ours
     assert ours.splits(MLP, "single", "why/rl") == {0, 2}
     cell = ours.cell(MLP, "single", "why/rl")
     assert cell is not None
@@ -81,10 +80,10 @@ def test_splits_are_pooled_with_the_same_weight(tmp_path: Path) -> None:
 
 def test_what_cannot_be_compared_is_left_out(tmp_path: Path) -> None:
     publish(tmp_path, {("california", "TabR-S CF-4", "single"): (0.5, 0.01)})
-    keep(tmp_path, "california", "mlp-trial", [0.5])
-    keep(tmp_path, "california", "forgotten-tuned", [0.5])
-    keep(tmp_path, "why/jannis-part", "mlp-tuned", [0.5])
-    results = read_results(tmp_path)
+    add_runs(tmp_path, "california", "mlp-trial", [0.5])
+    add_runs(tmp_path, "california", "forgotten-tuned", [0.5])
+    add_runs(tmp_path, "why/jannis-part", "mlp-tuned", [0.5])
+    results = results_of(tmp_path)
     assert results.ours.parts == {}
     assert results.published.parts == {}
 
@@ -99,7 +98,7 @@ def test_every_published_name_leads_to_its_task() -> None:
 def test_the_measure_tells_what_is_better(tmp_path: Path) -> None:
     name = "why/classif-num-large-0-Higgs"
     publish(tmp_path, {(name, "MLP", "single"): (0.7, 0.1)})
-    results = read_results(tmp_path)
+    results = results_of(tmp_path)
     assert results.larger_is_better("adult")
     assert not results.larger_is_better("california")
     assert not results.larger_is_better("microsoft")  # no table of ours

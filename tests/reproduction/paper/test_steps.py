@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from reproduction.paper.grid import improved
-from reproduction.paper.scores import read_results
 from reproduction.paper.steps import order_text, ordered_pairs, to_frame
 from reproduction.paper.tables import design
+from reproduction.results_folder import RESULTS
 
-from .made import RESULTS, keep, publish
+from ..folders import add_runs, publish, results_of
 
 # What the paper's table of design steps underlines.
 UNDERLINED = {
@@ -27,7 +27,7 @@ UNDERLINED = {
 
 
 def test_published_runs_are_underlined_as_in_the_paper() -> None:
-    grid = design(read_results(RESULTS))
+    grid = design(results_of(RESULTS))
     assert tuple(grid.sets) == tuple(UNDERLINED)
     for label, names in UNDERLINED.items():
         assert improved(grid, grid.published, label) == names
@@ -46,11 +46,11 @@ def test_steps_that_are_apart_are_compared_by_their_direction(tmp_path: Path) ->
             ("adult", "design dp-qk-v-self-scaled", "single"): (0.82, 0.001),
         },
     )
-    keep(tmp_path, "california", "mlp-tuned", [0.50])
-    keep(tmp_path, "california", "step-0-tuned", [0.499])  # the same way, if barely
-    keep(tmp_path, "california", "step-1-tuned", [0.48])  # the other way
-    keep(tmp_path, "california", "step-2-tuned", [0.60])
-    pairs = ordered_pairs(design(read_results(tmp_path)))
+    add_runs(tmp_path, "california", "mlp-tuned", [0.50])
+    add_runs(tmp_path, "california", "step-0-tuned", [0.499])  # the same way, if barely
+    add_runs(tmp_path, "california", "step-1-tuned", [0.48])  # the other way
+    add_runs(tmp_path, "california", "step-2-tuned", [0.60])
+    pairs = ordered_pairs(design(results_of(tmp_path)))
     found = [(p.label, p.before, p.after, p.ours and p.agrees) for p in pairs]
     assert found == [
         ("california", "MLP", "Step-0", True),
@@ -66,7 +66,7 @@ def test_steps_that_are_apart_are_compared_by_their_direction(tmp_path: Path) ->
 
 def test_without_runs_no_order_is_claimed(tmp_path: Path) -> None:
     publish(tmp_path, {})
-    grid = design(read_results(tmp_path))
+    grid = design(results_of(tmp_path))
     assert ordered_pairs(grid) == []
     assert "None of these was run" in order_text([])
     assert len(to_frame([])) == 0

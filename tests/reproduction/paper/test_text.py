@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from reproduction.paper.grid import Grid, Row, fill
-from reproduction.paper.scores import RunKind, read_results
 from reproduction.paper.text import grid_table, not_run, remarks, spread_table
+from reproduction.runs import RunKind
 
-from .made import keep, publish
+from ..folders import add_runs, publish, results_of
 
 ROWS = (Row("MLP", ("mlp",)), Row("SAINT", ("saint",)), Row("TabR-S", ("tabr-s",)))
 SETS = ("churn", "house", "microsoft")
@@ -26,11 +26,11 @@ def make(out: Path, kind: RunKind = "single") -> Grid:
             ("microsoft", "SAINT (fixed)", "single"): (0.75, 0.01),
         },
     )
-    keep(out, "churn", "mlp-tuned", [0.80, 0.84])
-    keep(out, "house", "mlp-tuned", [31000.0])
-    keep(out, "house", "tabr-s-tuned", [29000.0, 29500.0])
-    keep(out, "house", "tabr-s-tuned", [28000.0] * 3, kind="ensemble")
-    return fill(read_results(out), ROWS, SETS, kind)
+    add_runs(out, "churn", "mlp-tuned", [0.80, 0.84])
+    add_runs(out, "house", "mlp-tuned", [31000.0])
+    add_runs(out, "house", "tabr-s-tuned", [29000.0, 29500.0])
+    add_runs(out, "house", "tabr-s-tuned", [28000.0] * 3, kind="ensemble")
+    return fill(results_of(out), ROWS, SETS, kind)
 
 
 def cells(text: str, model: str) -> list[list[str]]:
@@ -95,11 +95,11 @@ def test_distance_from_equal_published_runs_is_told_in_percent(tmp_path: Path) -
             ("house", "TabR-S", "single"): (32000.0, 0.0),
         },
     )
-    keep(tmp_path, "house", "mlp-tuned", [30300.0, 30300.0])
-    keep(tmp_path, "house", "tabr-s-tuned", [32000.0002])  # float32 knows no better
+    add_runs(tmp_path, "house", "mlp-tuned", [30300.0, 30300.0])
+    add_runs(tmp_path, "house", "tabr-s-tuned", [32000.0002])  # float32 knows no better
     (within,) = (
         text
-        for text in remarks(fill(read_results(tmp_path), ROWS, ("house",)))
+        for text in remarks(fill(results_of(tmp_path), ROWS, ("house",)))
         if "deviation" in text
     )
     assert "1 of 2 cells" in within
@@ -115,7 +115,7 @@ def test_ensembles_are_another_table(tmp_path: Path) -> None:
 def test_sets_without_a_table_are_not_missed(tmp_path: Path) -> None:
     names = ("otto", "microsoft", "house")
     publish(tmp_path, {(name, "MLP", "single"): (1.0, 0.1) for name in names})
-    keep(tmp_path, "house", "mlp-tuned", [1.0])
-    keep(tmp_path, "otto", "knn-tuned", [1.0])  # so its table is at hand
-    grid = fill(read_results(tmp_path), ROWS, names)
+    add_runs(tmp_path, "house", "mlp-tuned", [1.0])
+    add_runs(tmp_path, "otto", "knn-tuned", [1.0])  # so its table is at hand
+    grid = fill(results_of(tmp_path), ROWS, names)
     assert not_run(grid) == "Not run: MLP on otto."

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from reproduction.paper import timeline
-from reproduction.paper.scores import read_results
 
-from .made import keep, publish
+from ..folders import add_runs, publish, results_of
 
 
 def test_single_networks_meet_xgboost_of_their_kind(tmp_path: Path) -> None:
@@ -22,9 +21,9 @@ def test_single_networks_meet_xgboost_of_their_kind(tmp_path: Path) -> None:
             (fifa, "TabR (PLR-lite)", "ensemble of 5"): (0.1, 0.0),
         },
     )
-    keep(tmp_path, "why/fifa", "tabr-s-default", [0.7])
-    keep(tmp_path, "why/fifa", "xgboost-default", [0.8])
-    results = read_results(tmp_path)
+    add_runs(tmp_path, "why/fifa", "tabr-s-default", [0.7])
+    add_runs(tmp_path, "why/fifa", "xgboost-default", [0.8])
+    results = results_of(tmp_path)
     rows = {row[0]: row[1:] for row in timeline.rows(results)}
     assert rows["MLP, baseline"] == ["-", "-", "-", "1", "0 / 0 / 1"]
     assert rows["TabR, 2023"] == ["-"] * 5  # no single runs

@@ -6,18 +6,17 @@ from pathlib import Path
 
 from reproduction.paper import times
 from reproduction.paper.grid import SETS
-from reproduction.paper.scores import read_results
 
-from .made import keep, publish
+from ..folders import add_runs, publish, results_of
 
 
 def test_ours_and_published_stand_below_one_another(tmp_path: Path) -> None:
     publish(tmp_path, {("adult", "MLP", "single"): (0.8, 0.1)})
-    keep(tmp_path, "adult", "mlp-tuned", [0.8], seconds=4.0, workers=2)
-    keep(tmp_path, "house", "mlp-tuned", [3.0], seconds=1234.0, hardware="a CPU")
-    keep(tmp_path, "adult", "tabm-default", [0.8], seconds=2.5)
-    keep(tmp_path, "why/fifa", "realmlp-default", [0.8])  # not the first benchmark
-    grid = times.timed(read_results(tmp_path))
+    add_runs(tmp_path, "adult", "mlp-tuned", [0.8], seconds=4.0, workers=2)
+    add_runs(tmp_path, "house", "mlp-tuned", [3.0], seconds=1234.0, hardware="a CPU")
+    add_runs(tmp_path, "adult", "tabm-default", [0.8], seconds=2.5)
+    add_runs(tmp_path, "why/fifa", "realmlp-default", [0.8])  # not the first benchmark
+    grid = times.timed(results_of(tmp_path))
     rows = times.rows(grid)
     (place,) = [i for i, row in enumerate(rows) if row[0] == "MLP"]
     ours, published = (
@@ -39,6 +38,6 @@ def test_ours_and_published_stand_below_one_another(tmp_path: Path) -> None:
 
 def test_nothing_run_is_an_empty_file(tmp_path: Path) -> None:
     publish(tmp_path, {})
-    grid = times.timed(read_results(tmp_path))
+    grid = times.timed(results_of(tmp_path))
     assert len(times.to_frame(grid)) == 0
     assert {row[2] for row in times.rows(grid)} == {"-"}

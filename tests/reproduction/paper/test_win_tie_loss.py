@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reproduction.default_table import PUBLISHED
 from reproduction.paper import win_tie_loss
-from reproduction.paper.scores import KINDS, Model, RunKind, read_results
+from reproduction.paper.scores import KINDS, Model
+from reproduction.results_folder import PUBLISHED, RESULTS
+from reproduction.runs import RunKind
 
-from .made import RESULTS, keep, publish
+from ..folders import add_runs, publish, results_of
 
 
 def slow_count(model: str, tree: str, kind: str) -> list[int]:
@@ -52,15 +53,16 @@ def slow_count(model: str, tree: str, kind: str) -> list[int]:
 def test_published_counts_are_those_of_a_slow_transcription(
     kind: RunKind, published: str
 ) -> None:
-    found = win_tie_loss.matches(read_results(RESULTS), kind)
-    for (name, tree), match in found.items():
+    pairs = win_tie_loss.second_outcomes(results_of(RESULTS), kind)
+    for (name, tree), outcomes in pairs.items():
         if name == "TabR":
             names = ("TabR (PLR-lite)", tree)
         elif name.endswith("default"):
             names = (name, f"{tree} default")
         else:
             names = (name, tree)
-        assert list(win_tie_loss.count(match.every)) == slow_count(*names, published)
+        counts = win_tie_loss.count(outcomes.all_sets)
+        assert list(counts) == slow_count(*names, published)
 
 
 def test_the_counts_of_the_paper_are_of_all_its_sets() -> None:
@@ -77,30 +79,31 @@ def rl(split: int) -> str:
 
 
 def test_models_meet_on_the_splits_that_both_have(tmp_path: Path) -> None:
-    one, other = Model("tabr-s", "default"), Model("xgboost", "default")
-    keep(tmp_path, "why/rl", "tabr-s-default", [0.9, 0.9], split=0)
-    keep(tmp_path, "why/rl", "tabr-s-default", [0.1, 0.1], split=1)
-    keep(tmp_path, "why/rl", "xgboost-default", [0.8, 0.8], split=0)
-    keep(tmp_path, "why/wine", "tabr-s-default", [0.8])  # nobody to meet
+    pair = Model("tabr-s", "default"), Model("xgboost", "default")
+    add_runs(tmp_path, "why/rl", "tabr-s-default", [0.9, 0.9], split=0)
+    add_runs(tmp_path, "why/rl", "tabr-s-default", [0.1, 0.1], split=1)
+    add_runs(tmp_path, "why/rl", "xgboost-default", [0.8, 0.8], split=0)
+    add_runs(tmp_path, "why/wine", "tabr-s-default", [0.8])  # nobody to meet
     figures = {}
     for split, score in enumerate([0.7, 0.1, 0.1]):
         figures[rl(split), "TabR-S default", "single"] = (score, 0.0)
         figures[rl(split), "XGBoost default", "single"] = (0.5, 0.0)
     publish(tmp_path, figures)
-    results = read_results(tmp_path)
+    results = results_of(tmp_path)
     sets = win_tie_loss.second_sets(results)
     assert sets == ["why/rl", "why/wine"]
-    match = win_tie_loss.match(results, one, other, "single", sets)
-    assert [(d.label, d.splits, d.outcome) for d in match.ours] == [("why/rl", {0}, 1)]
+    outcomes = win_tie_loss.outcomes_of(results, pair, "single", sets)
+    (line,) = outcomes.ours
+    assert (line.label, line.splits, line.outcome) == ("why/rl", {0}, 1)
     # The published runs win on that split, though they lose over all splits.
-    assert [d.outcome for d in match.same] == [1]
-    assert [d.outcome for d in match.every] == [-1]
-    assert match.n_agreeing == 1
+    assert [line.outcome for line in outcomes.same_sets] == [1]
+    assert [line.outcome for line in outcomes.all_sets] == [-1]
+    assert outcomes.n_agreeing == 1
 
 
 def test_rows_show_both_sides_and_dashes_where_nothing_was_run(tmp_path: Path) -> None:
-    keep(tmp_path, "why/rl", "tabr-s-default", [0.9, 0.9], kind="ensemble")
-    keep(tmp_path, "why/rl", "xgboost-default", [0.8, 0.8], kind="ensemble")
+    add_runs(tmp_path, "why/rl", "tabr-s-default", [0.9, 0.9], kind="ensemble")
+    add_runs(tmp_path, "why/rl", "xgboost-default", [0.8, 0.8], kind="ensemble")
     publish(
         tmp_path,
         {
@@ -108,7 +111,7 @@ def test_rows_show_both_sides_and_dashes_where_nothing_was_run(tmp_path: Path) -
             (rl(0), "XGBoost default", "ensemble of 5"): (0.8, 0.0),
         },
     )
-    results = read_results(tmp_path)
+    results = results_of(tmp_path)
     rows = {tuple(row[:2]): row[2:] for row in win_tie_loss.rows(results, "ensemble")}
     assert len(rows) == 15
     won = ["1", "1 / 0 / 0", "0 / 0 / 1", "0", "0 / 0 / 1", "28 / 10 / 5"]
@@ -124,7 +127,8 @@ def test_rows_show_both_sides_and_dashes_where_nothing_was_run(tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_comparison_of_ours_has_its_published_one(kind: RunKind) -> None:
-    for match in win_tie_loss.matches(read_results(RESULTS), kind).values():
-        labels = [duel.label for duel in match.ours]
-        assert [duel.label for duel in match.same] == labels
-        assert set(labels) <= {duel.label for duel in match.every}
+    results = results_of(RESULTS)
+    for outcomes in win_tie_loss.second_outcomes(results, kind).values():
+        labels = [line.label for line in outcomes.ours]
+        assert [line.label for line in outcomes.same_sets] == labels
+        assert set(labels) <= {line.label for line in outcomes.all_sets}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reproduction.results_folder import ResultsFolder
 from reproduction.studies import run_study
 from reproduction.studies.freeze import AFTER, freeze
 from reproduction.studies.units import make_method
@@ -20,7 +21,8 @@ PARAMS = {**TINY, "device": "cpu", "max_epochs": 4, "learning_rate": 0.01}
 
 def test_a_study_fits_all_freezes_and_watches_contexts(tmp_path: Path) -> None:
     write_california(tmp_path)
-    path = run_study("freeze", tmp_path, tmp_path, [0], PARAMS, ["california"])
+    results = ResultsFolder(tmp_path)
+    path = run_study("freeze", tmp_path, results, [0], PARAMS, ["california"])
     *fits, contexts = json.loads(path.read_text("utf-8"))["records"]
     assert [record["freeze_after"] for record in fits] == list(AFTER)
     for record in fits:

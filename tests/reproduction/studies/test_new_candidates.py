@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from reproduction.results_folder import ResultsFolder
 from reproduction.studies import run_study
 from reproduction.studies.new_candidates import SHARES, grow
 from reproduction.studies.through_time import by_time
@@ -24,7 +25,7 @@ def test_candidates_grow_to_the_whole_table() -> None:
 def test_one_table_has_classes_and_the_other_is_split_in_time(tmp_path: Path) -> None:
     timed("time_index", 200, classes=True).to_parquet(tmp_path / "covtype.parquet")
     timed("time_hour", 200).to_parquet(tmp_path / "nycflights13.parquet")
-    path = run_study("new-candidates", tmp_path, tmp_path, [0], HERE)
+    path = run_study("new-candidates", tmp_path, ResultsFolder(tmp_path), [0], HERE)
     records = json.loads(path.read_text("utf-8"))["records"]
     assert [(r["table"], r["share"]) for r in records] == [
         (name, share) for name in ("covtype", "nycflights13") for share in SHARES

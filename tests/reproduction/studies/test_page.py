@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from reproduction.__main__ import main
+from reproduction.results_folder import DOCS, ResultsFolder
 from reproduction.studies import STUDIES
-from reproduction.studies import page as study_report
 from reproduction.studies.entropy import STEPS
+from reproduction.studies.page import to_markdown, write_page
 
-ROOT = Path(__file__).parents[3]
+from ..folders import run
+
 RECORDS: dict[str, list[dict[str, Any]]] = {
     "attention": [
         {"model": "step-2", "seed": s, "within_10_km": 0.7 + s / 10, "on_itself": 0.05,
@@ -78,7 +79,7 @@ def test_the_page_has_every_figure(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "published.csv").write_text(PUBLISHED, "utf-8")
     page = tmp_path / "docs" / "studies.md"
-    assert main(["studies", "--out", str(tmp_path), "--write", str(page)]) == 0
+    assert run("studies", "--results", tmp_path, "--write", page).exit_code == 0
     text = page.read_text("utf-8")
     for row in (
         "| step-2 | 75.0 % | 77 % | 5.00 % | 7.00 % | 0.4100 ± 0.0000 |",
@@ -116,12 +117,12 @@ def test_the_page_has_every_figure(tmp_path: Path) -> None:
 def test_the_page_does_without_published_figures(tmp_path: Path) -> None:
     write(tmp_path, ["freeze"])
     row = "| california | 4 | 2 | 0.4100 ± 0.0000 |  | 60.5 | 3.5 | 0.78 |  | 0.75 |"
-    assert row in study_report.to_markdown(tmp_path)
+    assert row in to_markdown(ResultsFolder(tmp_path))
     # As it was before it had ensembles too, and the freezes.
     kept = "\n".join(line for line in PUBLISHED.splitlines() if "CF" not in line)
     kept = kept.replace("single,", "").replace("kind,", "")
     (tmp_path / "published.csv").write_text(kept, "utf-8")
-    text = study_report.to_markdown(tmp_path)
+    text = to_markdown(ResultsFolder(tmp_path))
     assert row in text
     assert (
         "| never | 2 | 0.4050 ± 0.0000 | 0.4060 ± 0.0030 | 60.5 | 4.5 | 1.00 |" in text
@@ -138,7 +139,7 @@ def test_a_study_that_has_just_begun_is_shown(tmp_path: Path) -> None:
         content = {"command": "command", "params": {}, "records": records}
         path.write_text(json.dumps(content), "utf-8")
         page = tmp_path / "studies.md"
-        study_report.write_page(tmp_path, page)
+        write_page(ResultsFolder(tmp_path), page)
         assert shown in page.read_text("utf-8")
         assert page.read_text("utf-8").count(".svg") == 1
 
@@ -147,7 +148,7 @@ def test_the_same_records_give_the_same_pictures(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "published.csv").write_text(PUBLISHED, "utf-8")
     for folder in ("a", "b"):
-        study_report.write_page(tmp_path, tmp_path / folder / "studies.md")
+        write_page(ResultsFolder(tmp_path), tmp_path / folder / "studies.md")
     for path in (tmp_path / "a").glob("*.svg"):
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
     freeze = (tmp_path / "a" / "studies-freeze.svg").read_text("utf-8")
@@ -155,10 +156,10 @@ def test_the_same_records_give_the_same_pictures(tmp_path: Path) -> None:
 
 
 def test_what_was_not_run_is_said(tmp_path: Path) -> None:
-    text = study_report.to_markdown(tmp_path)
+    text = to_markdown(ResultsFolder(tmp_path))
     assert text.count("Not run yet: `python -m reproduction study ") == len(STUDIES)
 
 
 def test_the_page_in_the_docs_is_that_of_the_results() -> None:
-    page = ROOT / "docs" / "studies.md"
-    assert page.read_text("utf-8") == study_report.to_markdown(ROOT / "results")
+    page = DOCS / "studies.md"
+    assert page.read_text("utf-8") == to_markdown(ResultsFolder())

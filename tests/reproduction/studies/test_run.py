@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from reproduction.__main__ import main
+from reproduction.results_folder import ResultsFolder
 from reproduction.studies import STUDIES, TIMED, run_study
 from tabr.errors import DataError
 from tests.bench.tables import TINY, timed, write_california
+
+from ..folders import run
 
 HERE = {**TINY, "device": "cpu"}
 
@@ -21,16 +23,18 @@ def content_of(out: Path, name: str) -> dict[str, Any]:
 
 
 def test_a_study_writes_its_records_and_goes_on_where_it_ended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
     for name, column, kind in TIMED:
         frame = timed(column, classes=kind == "classification")
         frame.to_parquet(tmp_path / f"{name}.parquet")
-    options = ["--data", str(tmp_path), "--out", str(tmp_path), "--seeds", "1"]
-    assert main(["study", "time", *options, "--params", json.dumps(HERE)]) == 0
+    command = ["study", "time", "--data", tmp_path, "--results", tmp_path]
+    command += ["--seeds", 1]
+    same = [*command, "--params", json.dumps(HERE)]
+    assert run(*same).exit_code == 0
     content = content_of(tmp_path, "time")
-    found = {(record["table"], record["way"]) for record in content["records"]}
-    assert len(found) == len(content["records"]) == 32
+    ways = {(record["table"], record["way"]) for record in content["records"]}
+    assert len(ways) == len(content["records"]) == 32
     assert content["command"] == (
         "python -m reproduction study time --data FOLDER --seeds 1"
     )
@@ -38,20 +42,19 @@ def test_a_study_writes_its_records_and_goes_on_where_it_ended(
     half = {**content, "records": before[:14]}
     (tmp_path / "studies" / "time.json").write_text(json.dumps(half), "utf-8")
     few = "--tables", "beijing-pm25"
-    assert main(["study", "time", *options, *few, "--params", json.dumps(HERE)]) == 0
+    assert run(*same, *few).exit_code == 0
     assert content_of(tmp_path, "time")["records"] == before[:16]
     # A later call with fewer seeds does not hide the seeds of an earlier one.
     half["records"] = [{**record, "seed": 2} for record in before[:2]]
     (tmp_path / "studies" / "time.json").write_text(json.dumps(half), "utf-8")
-    assert main(["study", "time", *options, *few, "--params", json.dumps(HERE)]) == 0
+    assert run(*same, *few).exit_code == 0
     assert content_of(tmp_path, "time")["command"].endswith("--seeds 3")
     (tmp_path / "studies" / "time.json").write_text(
         json.dumps({**content, "records": before[:16]}), "utf-8"
     )
-    capsys.readouterr()
-    assert main(["study", "time", *options]) == 2
-    message = capsys.readouterr().err
-    assert "a study has one set of parameters, however" in message
+    refused = run(*command)
+    assert refused.exit_code == 2
+    assert "a study has one set of parameters, however" in refused.output
     assert content_of(tmp_path, "time")["records"] == before[:16]
 
 
@@ -59,9 +62,9 @@ def test_a_study_writes_its_records_and_goes_on_where_it_ended(
 def test_what_is_done_needs_no_tables(name: str, tmp_path: Path) -> None:
     seeds, nowhere = (0, 1), tmp_path / "nowhere"
     study = STUDIES[name]
-    every = [*study.tables, *study.others]
-    units = list(study.units(every, nowhere, seeds, {}))  # reads nothing
-    assert len(units) >= len(every) * len(seeds)
+    tables = [*study.tables, *study.others]
+    units = list(study.units(tables, nowhere, seeds, {}))  # reads nothing
+    assert len(units) >= len(tables) * len(seeds)
     records = [unit.about for unit in units]
     # A unit is done if a record has all that it is about: no other unit's may.
     others = ((a, b) for a in records for b in records if a is not b)
@@ -69,7 +72,8 @@ def test_what_is_done_needs_no_tables(name: str, tmp_path: Path) -> None:
     path = tmp_path / "studies" / f"{name}.json"
     path.parent.mkdir()
     path.write_text(json.dumps({"command": "", "params": {}, "records": records}))
-    assert run_study(name, nowhere, tmp_path, seeds, {}, every) == path
+    results = ResultsFolder(tmp_path)
+    assert run_study(name, nowhere, results, seeds, {}, tables) == path
     assert content_of(tmp_path, name)["records"] == records
 
 
@@ -86,12 +90,14 @@ def test_every_study_looks_at_the_tables_that_were_chosen(
 
 def test_attention_can_be_asked_for_by_its_table(tmp_path: Path) -> None:
     write_california(tmp_path)
-    run_study("attention", tmp_path, tmp_path, [0], HERE, ["california"])
+    results = ResultsFolder(tmp_path)
+    run_study("attention", tmp_path, results, [0], HERE, ["california"])
     records = content_of(tmp_path, "attention")["records"]
     assert [r["model"] for r in records] == ["step-1", "step-2", "TabR-S", "TabR"]
     assert all(0 <= r["within_10_km"] + r["on_itself"] <= 1.001 for r in records)
 
 
 def test_a_table_that_a_study_does_not_know_is_refused(tmp_path: Path) -> None:
+    results, tables = ResultsFolder(tmp_path), ["california", "adult"]
     with pytest.raises(DataError, match=r"looks at california; however, .*: adult"):
-        run_study("attention", tmp_path, tmp_path, [0], {}, ["california", "adult"])
+        run_study("attention", tmp_path, results, [0], {}, tables)

@@ -113,14 +113,14 @@ def kill_rounds(
     service = Service(path)  # once more, to see that it starts
     service.end()
     expected = np.arange(n_updates) + FIRST_LABEL
-    found = labels[labels >= FIRST_LABEL]
+    updates = labels[labels >= FIRST_LABEL]
     by_id = dict(zip(ids.tolist(), labels.tolist(), strict=True))
     return {
         "rounds": n_rounds,
         "acknowledged": len(acknowledged),
         "retries": n_retries,
-        "lost": len(np.setdiff1d(expected, found)),
-        "doubled": int(len(found) - len(np.unique(found))),
+        "lost": len(np.setdiff1d(expected, updates)),
+        "doubled": int(len(updates) - len(np.unique(updates))),
         "under_another_id": sum(
             by_id.get(name) != FIRST_LABEL + k for k, name in acknowledged.items()
         ),
@@ -133,13 +133,13 @@ def remembered(path: Path) -> tuple[Any, Any]:
 
     memory = Memory(path, path.with_name(f"{path.name}.memory"), "cpu")
     candidates = memory.model.candidates_
-    found = np.asarray(candidates.y, float), np.asarray(candidates.ids)
+    labels, ids = np.asarray(candidates.y, float), np.asarray(candidates.ids)
     memory.close()
-    return found
+    return labels, ids
 
 
 def full_disk(path: Path, rows: list[Any]) -> dict[str, Any]:
-    """Let no file of the service grow, then let it again."""
+    """Return what the service does while its files cannot grow, and afterwards."""
     service = Service(path)
     pid, unlimited = service.process.pid, resource.RLIM_INFINITY
     size = max(
@@ -163,13 +163,15 @@ def full_disk(path: Path, rows: list[Any]) -> dict[str, Any]:
     after = add(service, rows[0], number)[0]
     service.kill()
     labels, _ = remembered(path)
-    found = np.sort(labels[labels >= FIRST_LABEL]) - FIRST_LABEL
+    updates = np.sort(labels[labels >= FIRST_LABEL]) - FIRST_LABEL
     return {
         "refused": refused,
         "said": text,
         "prediction_meanwhile": status,
         "update_afterwards": after,
-        "exactly_the_acknowledged": bool(np.array_equal(found, np.arange(number + 1))),
+        "exactly_the_acknowledged": bool(
+            np.array_equal(updates, np.arange(number + 1))
+        ),
     }
 
 

@@ -101,7 +101,7 @@ def _others(table: Table, batch: Tensor) -> Table:
 
 
 def in_tf32(make: Callable[[Table], Loss]) -> Callable[[Table], Loss]:
-    """Let the products of a form round their factors to TF32."""
+    """Return a form whose products round their factors to TF32."""
 
     def make_rounded(table: Table) -> Loss:
         call = make(table)

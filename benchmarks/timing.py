@@ -119,9 +119,9 @@ def medians(
 
 
 def with_peak(run: Callable[[], T], device: torch.device) -> tuple[T, int | None]:
-    """Run; return also the bytes it held at most beyond those held before.
+    """Return what `run` returns and the most bytes it held beyond those before.
 
-    None on a CPU, where nobody counts.
+    None on a CPU, where bytes are not counted.
     """
     if device.type != "cuda":
         return run(), None
@@ -134,7 +134,7 @@ def with_peak(run: Callable[[], T], device: torch.device) -> tuple[T, int | None
 
 
 def free_memory(device: torch.device) -> None:
-    """Give back what nobody holds any more."""
+    """Free memory that is not held any more."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

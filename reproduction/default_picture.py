@@ -14,7 +14,7 @@ _INK, _INSIDE, _OUTSIDE, _BAND = "#24303d", "#1f77b4", "#d1495b", "#e6eef6"
 
 
 def plot(table: pd.DataFrame, path: Path) -> None:
-    """Draw what `compare` returned and save it; the suffix tells the format.
+    """Draw what `compare` returned into a file, whose suffix tells the format.
 
     Each dot is the mean of our runs, positive if it is better than the published one;
     its whisker is the standard deviation of our runs. The band is the bound.
@@ -24,8 +24,8 @@ def plot(table: pd.DataFrame, path: Path) -> None:
     is_why = table["set"].str.startswith("why/")
     first = table[~is_own & ~is_why]
     second = table[~is_own & is_why].sort_values("better_by_stds")
-    own = table[is_own]
-    n_rows = [len(first), len(second), len(own)]
+    own_splits = table[is_own]
+    n_rows = [len(first), len(second), len(own_splits)]
     figure = new_figure(8, 1.9 + 0.27 * sum(n_rows))
     axes = figure.subplots(
         3, 1, squeeze=False, gridspec_kw={"height_ratios": [max(1, n) for n in n_rows]}
@@ -33,7 +33,9 @@ def plot(table: pd.DataFrame, path: Path) -> None:
     stds = "better by, in published standard deviations"
     _panel(axes[0], first, "first benchmark, the paper's splits", stds, OFFICIAL_STDS)
     _panel(axes[1], second, "second benchmark, the paper's splits", stds, WHY_STDS)
-    _panel(axes[2], own, "splits of our own", "better by, in percent", OWN_PERCENT)
+    _panel(
+        axes[2], own_splits, "splits of our own", "better by, in percent", OWN_PERCENT
+    )
     save_figure(figure, path)
 
 

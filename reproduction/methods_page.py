@@ -1,4 +1,4 @@
-"""All methods beside one another and beside the published figures."""
+"""The page of all methods: our figures and the published ones."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ def to_markdown(results: ResultsFolder, labels: Sequence[str] = SETS) -> str:
     text += _DEFAULTS
     for task in select(DEFAULT_SETS):
         rows = _best_first(compare_methods(results, task, "default"), task)
-        own = "" if task.official else ", a split of our own"
-        text += f"\n### {task.label}{own}\n\n{_table(rows, task)}\n{_hardware(rows)}\n"
+        title = task.label + ("" if task.official else ", a split of our own")
+        text += f"\n### {title}\n\n{_table(rows, task)}\n{_hardware(rows)}\n"
     return text
 
 

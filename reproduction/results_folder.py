@@ -36,7 +36,7 @@ COLUMNS = (
 
 
 def extract(source: Path, target: Path) -> pd.DataFrame:
-    """Keep the published figures, all sets and models, in one order."""
+    """Write the published figures of a CSV file, sorted; return them."""
     rows = pd.read_csv(source)[list(COLUMNS)].astype({"n_parameters": "Int64"})
     rows = rows.sort_values(["dataset", "model", "kind"])
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def to_csv(figures: pd.DataFrame) -> str:
 
 
 class ResultsFolder:
-    """What pages are made from; each file is read once, when it is needed."""
+    """Files that pages are made from; each is read once, when it is needed."""
 
     def __init__(self, path: Path = RESULTS) -> None:
         self.path = path
@@ -92,7 +92,7 @@ class ResultsFolder:
         """Return published figures.
 
         Args:
-            model: Whose figures; None is everyone's.
+            model: Name of the model; None is all.
             kind: "single" or "ensemble of 5"; None is both.
         """
         rows = self.all_published

@@ -1,1 +1,4 @@
-"""The paper's tables and figures, ours beside the published, from the results alone."""
+"""The paper's tables and figures, ours beside the published.
+
+In: a results folder. Out: pages, pictures and files of figures (`pages.write`).
+"""

@@ -30,7 +30,7 @@ def comparable_sets(results: Results) -> list[str]:
 
 
 def default_outcomes(results: Results, kind: RunKind) -> dict[str, Outcomes]:
-    """Compare TabR-S with each library of trees on all sets that can be compared."""
+    """Return the outcomes of TabR-S against each library of trees."""
     sets = comparable_sets(results)
     return {
         tree: outcomes_of(results, (CHALLENGER, Model(method, "default")), kind, sets)
@@ -73,7 +73,7 @@ def _second(label: str) -> bool:
 
 
 def set_rows(results: Results, kind: RunKind) -> list[list[str]]:
-    """Return a line for each set: all scores of ours, and who won on either side."""
+    """Return a line for each set: our scores, and the outcomes of either side."""
     outcomes = default_outcomes(results, kind)
     models = {tree: Model(method, "default") for tree, method in TREES.items()}
     rows = []

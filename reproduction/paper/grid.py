@@ -1,4 +1,4 @@
-"""A table of models and sets: both sides, who is best, and average ranks."""
+"""A table of models and sets: scores of both sides, the best, and average ranks."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ def improved(grid: Grid, side: Side, label: str) -> set[str]:
 def counted_sets(grid: Grid) -> list[str]:
     """Return the sets over which ranks of both sides are averaged.
 
-    Those where every row that was run anywhere has runs; a row without a published
-    figure on a set cannot be compared there, and does not count.
+    A set counts if all rows with runs of ours on any set have some there. Rows that
+    have no published figure on a set are not asked for.
     """
     run, labels = set(grid.run), []
     for label in grid.sets:
@@ -182,7 +182,7 @@ def average_ranks(grid: Grid, side: Side, sets: Sequence[str]) -> dict[str, Rank
 
 
 def comparisons(grid: Grid) -> list[Comparison]:
-    """Compare the cells on the paper's own splits with the published ones.
+    """Return how the cells on the paper's own splits lie to the published ones.
 
     A published figure of a single run has no spread, so it sets no bound.
     """

@@ -109,7 +109,7 @@ def _steps(design: Grid) -> str:
 
 
 def _cells(grids: list[Grid]) -> str:
-    """Count the cells that lie near the published ones, those of two tables once."""
+    """Return how many cells lie near the published ones; shared cells count once."""
     cells = {(c.model, c.label): c for grid in grids for c in comparisons(grid)}
     if not cells:
         return "nothing to compare on the paper's own splits yet"

@@ -101,7 +101,7 @@ def _seconds(grid: Grid, name: str) -> dict[str, list[float]]:
 
 
 def _legend(figure: Any, title: str) -> None:
-    """Name the colours above a picture, after a few words about it."""
+    """Add a legend above a picture: a few words about it, and the colours."""
     from matplotlib.lines import Line2D
 
     dots = [Line2D([], [], color=c, marker="o", linewidth=0) for c in _SIDES.values()]

@@ -1,4 +1,4 @@
-"""What was scored, by us and by the paper's authors, in one shape."""
+"""The scores of our runs and of the paper's, in one shape."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Model(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What the runs of one model on one set gave.
+    """The runs of one model on one set, summed up.
 
     Attributes:
         score: Their mean and standard deviation.
@@ -112,7 +112,7 @@ def read_results(folder: ResultsFolder) -> Results:
 
 
 def _ours(runs: Iterable[Run]) -> Scores:
-    """Sort runs into cells; those that no figure can be compared with are left out."""
+    """Return runs by cell, without those that no figure can be compared with."""
     comparable: dict[tuple[str, str], str]
     comparable = {(t.benchmark, t.name): t.label for t in TASKS if t.comparable}
     groups: dict[tuple[Model, RunKind, str], dict[int, list[Result]]] = {}

@@ -1,4 +1,4 @@
-"""The paper's design, step by step: does each step help ours as it helped theirs?"""
+"""The paper's design, step by step: the gains of our steps and of the published."""
 
 from __future__ import annotations
 

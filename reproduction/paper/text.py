@@ -49,7 +49,7 @@ def bullets(items: Iterable[str]) -> str:
 
 
 def figure(score: Score) -> str:
-    """Write a score with two digits of its deviation, and not too many in all.
+    """Return a score with two digits of its deviation, and not too many in all.
 
     >>> figure(Score(0.40604, 0.00286)), figure(Score(31234.5, 581.0))
     ('0.4060 ± 0.0029', '31234 ± 581')
@@ -62,7 +62,7 @@ def figure(score: Score) -> str:
 
 
 def title(results: Results, label: str) -> str:
-    """Write a set above its column: its direction, and a star for a split of ours."""
+    """Return the title of a set: its direction, and a star for a split of ours."""
     arrow = "↑" if results.larger_is_better(label) else "↓"
     star = "" if label in OFFICIAL else "\\*"
     return f"{label}{star} {arrow}"
@@ -215,7 +215,7 @@ def not_run(grid: Grid) -> str:
 
 
 def absence(absent: Mapping[str, Sequence[str]], run: Collection[str]) -> str:
-    """Write which models were not run on which sets; those not run at all first.
+    """Return which models were not run on which sets; those never run first.
 
     >>> absence({"a": ["x", "y"], "b": ["x"], "c": ["x"], "d": []}, run={"b", "c", "d"})
     'Not run: a on any set; b, c on x.'
@@ -231,7 +231,7 @@ def absence(absent: Mapping[str, Sequence[str]], run: Collection[str]) -> str:
 
 
 def name_sets(sets: Mapping[str, Sequence[str]]) -> str:
-    """Write names with their sets; names with the same sets share them.
+    """Return names with their sets; names with the same sets share them.
 
     >>> name_sets({"a": ["x"], "b": ["x", "y"], "c": ["x"]})
     'a, c on x; b on x, y'

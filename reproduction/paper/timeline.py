@@ -39,7 +39,7 @@ ENTRIES = (
 
 
 def timeline_outcomes(results: Results) -> dict[Entry, Outcomes]:
-    """Compare each single network with a single XGBoost on the second benchmark."""
+    """Return the outcomes of single networks against a single XGBoost."""
     sets = second_sets(results)
     return {
         entry: outcomes_of(

@@ -45,7 +45,7 @@ PAPER = {
 
 
 class SetOutcome(NamedTuple):
-    """Two models on a set: their cells over the splits that both have, who is better.
+    """Two models on a set: their cells over common splits, and which is better.
 
     Attributes:
         label: The set.
@@ -90,7 +90,7 @@ def outcome_on(
     label: str,
     splits: frozenset[int] | None = None,
 ) -> SetOutcome | None:
-    """Compare two models on a set, over the splits that both have; None if none."""
+    """Return the outcome on a set, over common splits; None if there are none."""
     first, second = (scores.splits(model, kind, label) for model in models)
     common = frozenset(first & second)
     if splits is not None:
@@ -106,7 +106,7 @@ def outcome_on(
 def outcomes_of(
     results: Results, models: tuple[Model, Model], kind: RunKind, sets: Sequence[str]
 ) -> Outcomes:
-    """Compare two models on all sets, in our runs and in the published ones."""
+    """Return the outcomes on all sets, of our runs and of the published ones."""
 
     def lines(
         scores: Scores, splits: Mapping[str, frozenset[int] | None]
@@ -130,7 +130,7 @@ def second_sets(results: Results) -> list[str]:
 
 
 def count(lines: Sequence[SetOutcome]) -> WinTieLoss:
-    """Count wins, ties and losses."""
+    """Return the numbers of wins, ties and losses."""
     return count_outcomes([line.outcome for line in lines])
 
 

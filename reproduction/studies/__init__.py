@@ -1,7 +1,10 @@
-"""Studies beyond one table of scores: one file each, and what runs them."""
+"""Studies beyond one table of scores, a file each.
 
-from reproduction.studies.registry import STUDIES
-from reproduction.studies.run import run_study
+In: tables and the name of a study (`run_study`). Out: its records in the results
+folder; `page` makes a page of them.
+"""
+
+from reproduction.studies.run import STUDIES, run_study
 from reproduction.studies.through_time import TIMED, way_through_time
 from reproduction.studies.units import Record, Study, Unit
 

@@ -40,7 +40,7 @@ class Part(NamedTuple):
         return records if self.what is None else records[records.what == self.what]
 
 
-# Title, and what is to be known before the tables.
+# Title, and the text before the tables.
 _TITLES: Mapping[str, tuple[str, str]] = {
     "attention": (
         "Where attention falls",

@@ -31,7 +31,7 @@ def plot_new_candidates(records: pd.DataFrame, path: Path) -> None:
 
     def draw(axis: Any, name: str) -> None:
         part = tables[name]
-        for _, seed in part.groupby("seed"):  # a mean would hide who differs
+        for _, seed in part.groupby("seed"):  # a mean would hide which differs
             axis.plot(100 * seed.share, seed.test, color=_EACH, lw=1, zorder=1)
         mean = part.groupby("share").test.mean()
         axis.plot(100 * mean.index, mean, color=_OURS, marker="o", zorder=2)

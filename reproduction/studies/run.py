@@ -1,16 +1,29 @@
-"""Runs of a study; its file tells what is done and what is not."""
+"""The studies, and their runs: a study's file tells what is done and what is not."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reproduction.results_folder import ResultsFolder
-from reproduction.studies.registry import STUDIES
-from reproduction.studies.units import Record
+from reproduction.studies import entropy, freeze, projection, through_time
+from reproduction.studies.attention import attention
+from reproduction.studies.new_candidates import TABLES, new_candidates
+from reproduction.studies.units import Record, Study
 from tabr.errors import DataError
 from tabr.tables.files import write_bytes
+
+STUDIES: Mapping[str, Study] = {
+    "attention": Study(attention, ("california",)),
+    "entropy": Study(entropy.entropy, entropy.TABLES, entropy.OTHERS),
+    "projection": Study(projection.projection, projection.TABLES),
+    "freeze": Study(freeze.freeze, freeze.TABLES, freeze.OTHERS),
+    "new-candidates": Study(new_candidates, TABLES),
+    "time": Study(
+        through_time.through_time, tuple(name for name, _, _ in through_time.TIMED)
+    ),
+}
 
 
 def run_study(

@@ -68,7 +68,7 @@ def _score(values: pd.Series[Any]) -> str:
 
 
 def attention_table(records: pd.DataFrame) -> str:
-    """Compare where attention falls with what the paper says."""
+    """Return where attention falls, a line for each model."""
     rows = []
     for name, part in records.groupby("model", sort=False):
         published = NEARBY.get(str(name))
@@ -82,7 +82,7 @@ def attention_table(records: pd.DataFrame) -> str:
 
 
 def entropy_table(records: pd.DataFrame) -> str:
-    """Compare entropies with the paper's, a line for each table."""
+    """Return entropies, a line for each table."""
     rows = []
     for name, part in records.groupby("table", sort=False):
         published = ENTROPY.get(str(name), (None, None, None))
@@ -106,7 +106,7 @@ def entropy_remark(records: pd.DataFrame) -> str:
 
 
 def projection_table(records: pd.DataFrame) -> str:
-    """Compare RMSEs without a projection with the paper's, a line for each table."""
+    """Return RMSEs without a projection, a line for each table."""
     rows = []
     for name, part in records.groupby("table", sort=False):
         published = PROJECTION.get(str(name), (None, None, None))
@@ -171,7 +171,7 @@ def freeze_figures(records: pd.DataFrame, published: pd.DataFrame) -> pd.DataFra
 
 
 def freeze_table(records: pd.DataFrame, published: pd.DataFrame) -> str:
-    """Show scores and times by the epoch after which contexts were frozen."""
+    """Return scores and times by the epoch after which contexts were frozen."""
 
     def figure(mean: float, std: float) -> str:
         digits = _digits(mean)
@@ -210,7 +210,7 @@ def context_curves(records: pd.DataFrame) -> dict[str, list[float]]:
 
 
 def context_table(records: pd.DataFrame) -> str:
-    """Show Delta-context at some epochs, a line for each table."""
+    """Return Delta-context at some epochs, a line for each table."""
     rows = []
     for name, curve in context_curves(records).items():
         at = [f"{curve[e - 1]:.3f}" if e <= len(curve) else "" for e in SHOWN_EPOCHS]
@@ -224,7 +224,7 @@ def context_table(records: pd.DataFrame) -> str:
 
 
 def new_candidates_table(records: pd.DataFrame) -> str:
-    """Show scores against the share of rows that are candidates."""
+    """Return scores by the share of rows that are candidates."""
     rows = []
     for (name, share), part in records.groupby(["table", "share"], sort=False):
         count = f"{round(part.candidates.mean()):,}"
@@ -246,7 +246,7 @@ def new_candidates_remark(records: pd.DataFrame) -> str:
 
 
 def time_table(records: pd.DataFrame) -> str:
-    """Compare ways to retrieve through time: a line for each way, a column a table."""
+    """Return scores of ways to retrieve through time, a column for each table."""
     tables = [(name, kind) for name, _, kind in TIMED if (records.table == name).any()]
     header = ["way"]
     for name, kind in tables:

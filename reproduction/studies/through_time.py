@@ -42,13 +42,13 @@ def by_time(
 def through_time(
     tables: Sequence[str], folder: Path, seeds: Sequence[int], params: Record
 ) -> Iterator[Unit]:
-    """Compare plain TabR-S with rules of time and candidates that keep coming.
+    """Yield models of plain TabR-S, and of the ways to retrieve through time.
 
-    *plain*: all defaults. *plain, refreshed*: the validation rows, who are the latest,
+    *plain*: all defaults. *plain, refreshed*: the validation rows, the latest ones,
     become candidates too. *past*: only the past is retrieved, in training too, and
     candidates are refreshed so. *past, living*: besides, test rows arrive in twenty
-    parts, and once a part is predicted its labels become known. All of it again with
-    the column of times *ignored*: it rules, but is no feature.
+    parts, and once a part is predicted it becomes candidates. All of it again with the
+    column of times *ignored*: it rules, but is no feature.
     """
 
     @lru_cache(maxsize=1)
@@ -68,7 +68,7 @@ def through_time(
         ).fit(*train, eval_set=val)
         yield {"test": plain_score(kind, test[1], model.predict(test[0]))}
         if past:
-            more, prediction = "living", living(model, *test)
+            more, prediction = "living", predict_in_parts(model, *test)
         else:
             model.add_candidates(*val)
             more, prediction = "refreshed", model.predict(test[0])
@@ -86,7 +86,7 @@ def through_time(
 
 
 def way_through_time(past: bool, ignored: bool, more: str | None = None) -> str:
-    """Name a way to retrieve through time.
+    """Return the name of a way to retrieve through time.
 
     >>> way_through_time(True, True, "living")
     'past, time ignored, living'
@@ -95,8 +95,8 @@ def way_through_time(past: bool, ignored: bool, more: str | None = None) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def living(model: Model, X: pd.DataFrame, y: NDArray[Any]) -> NDArray[Any]:
-    """Predict rows in parts, in their order; known parts become candidates."""
+def predict_in_parts(model: Model, X: pd.DataFrame, y: NDArray[Any]) -> NDArray[Any]:
+    """Return predictions of rows; a predicted part becomes candidates for the next."""
     predictions = []
     for index in np.array_split(np.arange(len(y)), min(N_CHUNKS, len(y))):
         part = X.iloc[index]

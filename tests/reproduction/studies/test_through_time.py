@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from reproduction.studies.through_time import by_time, living
+from reproduction.studies.through_time import by_time, predict_in_parts
 from tests.bench.tables import timed
 
 
@@ -29,5 +29,5 @@ def test_labels_become_known_after_their_part_is_predicted() -> None:
             self.known += X.a.tolist()
 
     memory, X = Memory(), pd.DataFrame({"a": range(47)})
-    predicted = living(memory, X, np.zeros(47))  # type: ignore[arg-type]
+    predicted = predict_in_parts(memory, X, np.zeros(47))  # type: ignore[arg-type]
     assert predicted.tolist() == memory.known == list(range(47))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import math
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tabr.optional import require
+from tabr.tables.files import write_bytes
 
 Record = dict[str, Any]
 
@@ -50,10 +53,24 @@ def new_figure(width: float, height: float) -> Any:
 def save_figure(figure: Any, path: Path) -> None:
     """Write a picture: text as text, and the same file for the same figures."""
     matplotlib = require("matplotlib", extra="plots")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    metadata = {"Date": None} if path.suffix == ".svg" else None
+    kind = path.suffix.removeprefix(".")
+    metadata = {"Date": None} if kind == "svg" else None
+    content = io.BytesIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "tabr"}):
-        figure.savefig(path, dpi=150, metadata=metadata)
+        figure.savefig(content, format=kind, dpi=150, metadata=metadata)
+    picture = content.getvalue()
+    write_bytes(path, _with_plain_ids(picture) if kind == "svg" else picture)
+
+
+def _with_plain_ids(svg: bytes) -> bytes:
+    """Return an SVG whose clip paths are numbered.
+
+    Their names are hashes of floats, whose last digits differ from run to run.
+    """
+    names = dict.fromkeys(re.findall(rb'<clipPath id="(p[0-9a-f]{10})"', svg))
+    for i, name in enumerate(names):
+        svg = svg.replace(name, b"clip%d" % i)
+    return svg
 
 
 def _bars(record: Record, axis: Any) -> None:

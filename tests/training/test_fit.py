@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tabr.candidates.point_index import PointIndex, candidate_points, predict
 from tabr.config import STEPS, NetworkConfig, TrainingConfig
-from tabr.device.cuda_graphs import Graphed
+from tabr.device.cuda_graphs import GraphedFunction
 from tabr.network.tabr import TabR
 from tabr.training.fit import fit_tabr
 from tests.training.test_contexts import CONFIGS, table
@@ -54,7 +54,7 @@ def test_nothing_of_a_fit_waits_for_the_garbage_collector() -> None:
     shape = config, training, "regression", 0, rows, labels, None, (), 5, rows
 
     def kept() -> int:
-        return sum(type(thing) is Graphed for thing in gc.get_objects())
+        return sum(type(thing) is GraphedFunction for thing in gc.get_objects())
 
     gc.collect()
     before = kept()

@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tabr.device import member_axis
+from tabr.device import random
 
 _WORD = tl.constexpr(32)  # neighbours of a tile: the bits of a word
 _DIGITS = 12  # of a dropout rate, in binary: four for each call of the generator
@@ -336,7 +336,7 @@ class HiddenSum(torch.autograd.Function):
         saves, has_dropout = any(ctx.needs_input_grad), keep < 2**_DIGITS
         n_kept = b * n_words * stride if saves or has_dropout else 0
         words = torch.empty(k, n_kept, dtype=torch.int32, device=difference.device)
-        seeds = member_axis.seeds(difference.device) if has_dropout else words
+        seeds = random.seeds(difference.device) if has_dropout else words
         n_drawn = n_kept if has_dropout else 0
         _prepare[(triton.cdiv(max(n_drawn, stride * width), _DRAWN), k)](
             weight, bias, seeds, table, words, n_drawn, h, p, stride, keep,

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 import triton
 from torch import Tensor
 
-from tabr.device.member_axis import n_at_once
+from tabr.device.member_axis import n_on_device
 from tabr.search import layout_triton, rank_triton, walk_triton
 from tabr.search.exact import Neighbors
 from tabr.search.filter import Filter
@@ -235,7 +235,7 @@ class _Search:
         n_tiles, n_groups = scan.n_padded // tile["BN"], self.n_padded // tile["BQ"]
         # Gathered rows fill few groups, which should fill the device nevertheless.
         n_programs = _GATHERED if self.is_gathered else _PROGRAMS // n_groups
-        n_programs //= n_at_once()  # others search at the same time
+        n_programs //= n_on_device()  # others search at the same time
         per_program = triton.cdiv(n_tiles, max(1, n_programs))
         upper, _ = self.rounded if half else self.full
         walk_triton.collect[(n_groups, triton.cdiv(n_tiles, per_program))](

@@ -15,7 +15,7 @@ from tabr.candidates.point_index import (
     remembered,
 )
 from tabr.device.member_axis import n_members
-from tabr.network.hidden_sum import shares
+from tabr.network.hidden_sum import sharing_pays
 from tabr.network.rows import Rows, take
 from tabr.network.tabr import Context, Metric, TabR
 from tabr.search import Neighbors
@@ -80,7 +80,7 @@ class Contexts:
         if every is None:
             return Context(self._encode(index), labels, known)
         n, p = every.shape
-        if self.network.can_share and shares(n, index.numel(), p, index.device):
+        if self.network.can_share and sharing_pays(n, index.numel(), p, index.device):
             return Context(every, labels, known, index)
         return Context(take(every, index), labels, known)
 

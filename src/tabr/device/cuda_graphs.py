@@ -75,7 +75,7 @@ class Lane:
     def pool_of(self, graph: torch.cuda.CUDAGraph) -> Any:
         """Return the memory pool that this graph shares with others of the lane.
 
-        Torch takes no graph into a pool whose graphs are all gone: then it is a new one.
+        It is new where all earlier graphs are gone: torch takes none into such a pool.
         """
         if not self._graphs:
             self._pool = torch.cuda.graph_pool_handle()

@@ -6,7 +6,6 @@ import gc
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
@@ -96,12 +95,7 @@ class Lane:
         self._state.set_offset(offset)
         self._generator().graphsafe_set_state(self._state)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._entered.close()
 
     def follow(self, other: Lane) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -60,6 +59,8 @@ class Scan:
         self.n, self.p = n, p = vectors.shape
         self.half = p >= _HALF_FROM
         self.main, self.width = _widths(p)
+        block = self.main if self.main <= 128 else 64
+        self.width_constants = {"PK": self.width, "MAIN": self.main, "BK": block}
         self.n_padded = triton.cdiv(max(n, 1), _PADDED) * _PADDED
         extra = (0, self.width - p, 0, self.n_padded - n)
         self.vectors = F.pad(vectors, extra)
@@ -74,32 +75,18 @@ class Scan:
 
     def set_metric(self, gram: Tensor | None) -> None:
         """Take over a metric: gram (p, p), or None for products."""
-        self.gram = None if gram is None else gram.contiguous()
+        # Without a metric the kernels get any tensor in its place.
+        self.gram = self.vectors if gram is None else gram.contiguous()
+        p2 = triton.next_power_of_2(self.width)
+        self.metric_constants = {"HAS_GRAM": gram is not None, "P2": p2}
         self.offsets = self.vectors.new_empty(self.n_padded)
         tile = _PREPARE[self.main > 128]
         n_blocks = self.n_padded // tile["BN"]
         layout_triton.prepare[(min(n_blocks, _PREPARING),)](
-            self.vectors, self.rounded, self.scales, self.gram_or_any, self.mean_abs,
-            self.offsets, self.n, self.p, n_blocks, HALF=self.half, **self.widths,
-            **self.metric_constants, **tile,
+            self.vectors, self.rounded, self.scales, self.gram, self.mean_abs,
+            self.offsets, self.n, self.p, n_blocks, HALF=self.half,
+            **self.width_constants, **self.metric_constants, **tile,
         )  # fmt: skip
-
-    @property
-    def gram_or_any(self) -> Tensor:
-        """The metric, or a tensor in its place that no kernel reads."""
-        return self.vectors if self.gram is None else self.gram
-
-    @property
-    def metric_constants(self) -> dict[str, Any]:
-        """What the kernels are compiled for, of the metric."""
-        p2 = triton.next_power_of_2(self.width)
-        return {"HAS_GRAM": self.gram is not None, "P2": p2}
-
-    @property
-    def widths(self) -> dict[str, int]:
-        """What the kernels are compiled for, of the width of points."""
-        block = self.main if self.main <= 128 else 64
-        return {"PK": self.width, "MAIN": self.main, "BK": block}
 
     def top(
         self,
@@ -204,7 +191,7 @@ class _Search:
         """Lay the queries out, and bound them by their last neighbours."""
         scan = self.scan
         layout_triton.start[(self.n_padded,)](
-            self.queries, scan.vectors, scan.offsets, scan.scales, scan.gram_or_any,
+            self.queries, scan.vectors, scan.offsets, scan.scales, scan.gram,
             scan.mean_abs, self.count if last is None else last, self.padded,
             *self.full, *self.rounded, self.row_units, self.bound, self.count,
             self.loose, self.state, self.order, self.b, self.m, scan.p,
@@ -232,7 +219,7 @@ class _Search:
         walk_triton.best_of_bins[(self.n_padded // tile["BQ"], n_chunks)](
             queries, scan.rounded if half else scan.vectors, *self.conditions,
             self.order, self.loose, maxima, self.b, scan.n, per_program, n_tiles,
-            HALF=half, **scan.widths, **self.condition_constants, **tile,
+            HALF=half, **scan.width_constants, **self.condition_constants, **tile,
         )  # fmt: skip
         # The row itself may be the best of a bin.
         walk_triton.bound_by_bins[(self.b,)](
@@ -254,7 +241,8 @@ class _Search:
             upper, scan.rounded if half else scan.vectors, *self.conditions,
             self.row_units, self.bound, self.order, self.state, self.count, self.lists,
             self.b, scan.n, per_program, n_tiles, HALF=half, LIST=self.length,
-            PORTABLE=PORTABLE, **scan.widths, **self.condition_constants, **tile,
+            PORTABLE=PORTABLE, **scan.width_constants, **self.condition_constants,
+            **tile,
         )  # fmt: skip
         rank_triton.rank[(self.b,)](
             self.padded, scan.vectors, scan.offsets, self.exclude, scan.rounded, upper,

@@ -16,7 +16,7 @@ from torch import Tensor
 from benchmarks.plain import PlainTabRS
 from benchmarks.timing import M, Size
 from tabr.config import NetworkConfig, TrainingConfig
-from tabr.device.cuda_graphs import Graphed, Lane
+from tabr.device.cuda_graphs import GraphedFunction, Lane
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
 from tabr.search import Neighbors
@@ -140,7 +140,7 @@ def freeze_by_chance(contexts: Contexts) -> None:
     contexts.frozen = Neighbors(position, torch.ones_like(position, dtype=torch.bool))
 
 
-def step_of(contexts: Contexts, lane: Lane) -> Graphed:
+def step_of(contexts: Contexts, lane: Lane) -> GraphedFunction:
     """One step, by the code that training runs: on a GPU a captured graph."""
     loss = BatchLoss(contexts, "regression")
     update = adamw(contexts.network, TrainingConfig())
@@ -161,7 +161,7 @@ def our_search(table: Table, remember: bool = True) -> Loss:
     def search(batch: Tensor) -> Tensor:
         return contexts.of(batch).labels
 
-    return Graphed(search, table.lane)
+    return GraphedFunction(search, table.lane)
 
 
 def our_first_search(table: Table) -> Loss:

@@ -36,7 +36,7 @@ def ours(vectors: Tensor, offsets: Tensor) -> Search:
         from tabr.search.scan import Scan
 
         scan = Scan(vectors)
-        scan.follow(torch.eye(vectors.shape[1], device=vectors.device))
+        scan.set_metric(torch.eye(vectors.shape[1], device=vectors.device))
         return lambda queries: scan.top(queries, M).position
     return lambda queries: top(queries, vectors, offsets, M).position
 

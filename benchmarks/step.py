@@ -20,7 +20,7 @@ import torch
 from benchmarks import timing
 from benchmarks.forms import FORMS, VISITED, Table, batches, random_table
 from benchmarks.timing import Call, Size
-from tabr.device.cuda_graphs import Graphed
+from tabr.device.cuda_graphs import GraphedFunction
 from tabr.training.loop import Loss, seeded
 
 SIZES = (
@@ -90,7 +90,9 @@ def _build(
         calls[name, part] = call
         if part == "step" and peak is not None:
             facts["peak_bytes"] = table.n_bytes + peak
-            facts["captured"] = isinstance(of_batch, Graphed) and bool(of_batch.graphs)
+            facts["captured"] = isinstance(of_batch, GraphedFunction) and bool(
+                of_batch.graphs
+            )
     return calls, facts
 
 

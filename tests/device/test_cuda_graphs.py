@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tabr.device.cuda_graphs import Graphed, Lane
+from tabr.device.cuda_graphs import GraphedFunction, Lane
 
 CPU = torch.device("cpu")
 needs_gpu = pytest.mark.skipif(
@@ -21,7 +21,7 @@ def test_on_a_cpu_a_function_is_called_as_it_is() -> None:
         calls.append(len(x))
         return 2 * x
 
-    graphed = Graphed(double, lane)
+    graphed = GraphedFunction(double, lane)
     torch.manual_seed(5)
     before = torch.get_rng_state()
     with lane:
@@ -34,7 +34,7 @@ def test_on_a_cpu_a_function_is_called_as_it_is() -> None:
 
 
 def draws(lane: Lane, n: int) -> list[list[float]]:
-    graphed = Graphed(lambda x: torch.rand_like(x), lane)
+    graphed = GraphedFunction(torch.rand_like, lane)
     x = torch.zeros(4, device="cuda")
     with lane:
         return [graphed(x).tolist() for _ in range(n)]
@@ -49,7 +49,7 @@ def test_each_length_is_captured_once_and_replayed() -> None:
         calls.append(len(x))
         return 2 * x
 
-    graphed = Graphed(double, lane)
+    graphed = GraphedFunction(double, lane)
     with lane:
         for n in (5, 7):
             for start in range(4):
@@ -61,21 +61,20 @@ def test_each_length_is_captured_once_and_replayed() -> None:
 
 @pytest.mark.gpu
 @needs_gpu
-def test_a_lane_draws_its_own_numbers_whoever_draws_beside_it() -> None:
+def test_a_lane_draws_the_same_numbers_alone_and_next_to_another() -> None:
     device = torch.device("cuda")
     torch.cuda.manual_seed(9)
     before = torch.cuda.get_rng_state()
     alone = draws(Lane(device, seed=1), 8)
-    one, other = Lane(device, seed=1), Lane(device, seed=2)
-    mine = Graphed(lambda x: torch.rand_like(x), one)
-    theirs = Graphed(lambda x: torch.rand_like(x), other)
-    x, beside = torch.zeros(4, device="cuda"), []
+    lanes = [Lane(device, seed=seed) for seed in (1, 2)]
+    draw, draw_other = (GraphedFunction(torch.rand_like, lane) for lane in lanes)
+    x, numbers_of_first = torch.zeros(4, device="cuda"), []
     for _ in range(8):
-        with one:
-            beside.append(mine(x).tolist())
-        with other:
-            theirs(x)
-    assert beside == alone
+        with lanes[0]:
+            numbers_of_first.append(draw(x).tolist())
+        with lanes[1]:
+            draw_other(x)
+    assert numbers_of_first == alone
     assert len({tuple(numbers) for numbers in alone}) == 8
     assert torch.equal(torch.cuda.get_rng_state(), before)
 
@@ -83,20 +82,17 @@ def test_a_lane_draws_its_own_numbers_whoever_draws_beside_it() -> None:
 @pytest.mark.gpu
 @needs_gpu
 def test_what_cannot_be_captured_stays_eager_and_keeps_its_numbers() -> None:
-    def waits(x: Tensor) -> Tensor:
-        return torch.rand_like(x) + float(x.sum())  # asks the device: no capture
-
-    def free(x: Tensor) -> Tensor:
-        return torch.rand_like(x)
+    def synchronizes(x: Tensor) -> Tensor:
+        return torch.rand_like(x) + float(x.sum())  # no graph can hold this
 
     device, x = torch.device("cuda"), torch.zeros(4, device="cuda")
     results = []
-    for function in (waits, free):
+    for function in (synchronizes, torch.rand_like):
         lane = Lane(device, seed=1)
-        graphed = Graphed(function, lane)
+        graphed = GraphedFunction(function, lane)
         with lane:
             results.append([graphed(x).tolist() for _ in range(8)])
-        assert bool(graphed.graphs) == (function is free)
+        assert bool(graphed.graphs) == (function is torch.rand_like)
     assert results[0] == results[1]
 
 
@@ -104,7 +100,7 @@ def test_what_cannot_be_captured_stays_eager_and_keeps_its_numbers() -> None:
 @needs_gpu
 def test_what_was_forgotten_is_captured_again() -> None:
     lane, factor, x = Lane(torch.device("cuda")), [2], torch.ones(4, device="cuda")
-    graphed = Graphed(lambda x: factor[0] * x, lane)
+    graphed = GraphedFunction(lambda x: factor[0] * x, lane)
     with lane:
         before = [graphed(x).tolist() for _ in range(3)]
         graphed.forget()
@@ -118,10 +114,10 @@ def test_what_was_forgotten_is_captured_again() -> None:
 @needs_gpu
 def test_a_failed_capture_does_not_hinder_the_next() -> None:
     lane = Lane(torch.device("cuda"), seed=1)
-    waits = Graphed(lambda x: x + float(x.sum()), lane)
-    free = Graphed(lambda x: 2 * x, lane)
+    synchronizes = GraphedFunction(lambda x: x + float(x.sum()), lane)
+    doubles = GraphedFunction(lambda x: 2 * x, lane)
     with lane:
-        for graphed in (waits, free):
+        for graphed in (synchronizes, doubles):
             for _ in range(3):
                 graphed(torch.ones(4, device="cuda"))
-    assert waits.refused and free.graphs and not free.refused
+    assert synchronizes.refused and doubles.graphs and not doubles.refused

@@ -1,13 +1,12 @@
-"""The hidden sum of T, whichever way it is made."""
+"""The hidden sum of T, for points of any width."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from tabr.network import hidden_sum as pairs
 from tabr.network import hidden_sum_cpu
-from tabr.network.hidden_sum import hidden_sum
+from tabr.network.hidden_sum import _kernel, hidden_sum
 
 
 @pytest.mark.parametrize("p", [1, hidden_sum_cpu.NARROW, hidden_sum_cpu.NARROW + 1])
@@ -21,5 +20,5 @@ def test_sums_of_any_width_are_those_of_the_formula(p: int) -> None:
 
 def test_narrow_points_are_summed_by_moments() -> None:
     narrow = torch.zeros(1, 1, hidden_sum_cpu.NARROW)
-    assert pairs._kernel(narrow) is hidden_sum_cpu.Narrow
-    assert pairs._kernel(torch.cat([narrow, narrow], -1)) is hidden_sum_cpu.Wide
+    assert _kernel(narrow) is hidden_sum_cpu.Narrow
+    assert _kernel(torch.cat([narrow, narrow], -1)) is hidden_sum_cpu.Wide

@@ -30,6 +30,17 @@ def plain(difference: Tensor, weights: Tensor, weight: Tensor, bias: Tensor) -> 
     return (weights[:, :, None] * hidden).sum(1)
 
 
+def check_sums_and_gradients(
+    sums: Tensor, expected: Tensor, arguments: list[Tensor]
+) -> None:
+    torch.testing.assert_close(sums, expected)
+    gradients = [
+        torch.autograd.grad(out.square().sum(), arguments) for out in (sums, expected)
+    ]
+    for gradient, plain_gradient in zip(*gradients, strict=True):
+        torch.testing.assert_close(gradient, plain_gradient)
+
+
 @both_forms
 @pytest.mark.parametrize("cache_bytes", [1, 400, 10**9])
 @pytest.mark.parametrize("b", [1, 5])
@@ -38,11 +49,8 @@ def test_chunks_change_neither_output_nor_gradients(
 ) -> None:
     monkeypatch.setattr(hidden_sum_cpu, "CACHE_BYTES", cache_bytes)
     arguments = inputs(b)
-    ours, theirs = form.apply(*arguments, 0.0), plain(*arguments)
-    torch.testing.assert_close(ours, theirs)
-    grads = [torch.autograd.grad(o.square().sum(), arguments) for o in (ours, theirs)]
-    for mine, other in zip(*grads, strict=True):
-        torch.testing.assert_close(mine, other)
+    sums, expected = form.apply(*arguments, 0.0), plain(*arguments)
+    check_sums_and_gradients(sums, expected, arguments)
 
 
 @both_forms
@@ -73,8 +81,8 @@ def test_threads_change_nothing_but_rounding(
             assert torch.get_num_threads() == n_threads
         finally:
             torch.set_num_threads(before)
-    for one, three in zip(*results, strict=True):
-        torch.testing.assert_close(one, three)
+    for single, threaded in zip(*results, strict=True):
+        torch.testing.assert_close(single, threaded)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.38852797479169876, 0.6])
@@ -116,11 +124,11 @@ def test_no_neighbours_give_zero(form: Any) -> None:
 
 def shared_inputs(b: int = 5, m: int = 4, n: int = 7, h: int = 6) -> list[Tensor]:
     generator = torch.Generator().manual_seed(0)
-    own, every, weights = (
+    rows, candidates, weights = (
         torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
         for shape in [(b, h), (n, h), (b, m)]
     )
-    return [own, every, torch.randint(n, (b, m), generator=generator), weights]
+    return [rows, candidates, torch.randint(n, (b, m), generator=generator), weights]
 
 
 @pytest.mark.parametrize("cache_bytes", [1, 400, 10**9])
@@ -129,33 +137,29 @@ def test_shared_products_give_the_same_sums_and_gradients(
     cache_bytes: int, n_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hidden_sum_cpu, "CACHE_BYTES", cache_bytes)
-    own, every, index, weights = shared_inputs(17)
+    rows, candidates, index, weights = arguments = shared_inputs(17)
     before = torch.get_num_threads()
     torch.set_num_threads(n_threads)
     try:
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            ours: Any = hidden_sum_cpu.Shared.apply(own, every, index, weights, 0.4)
+            sums: Any = hidden_sum_cpu.Shared.apply(*arguments, 0.4)
         with torch.random.fork_rng():
             torch.manual_seed(0)  # the same masks
-            unit, zero = torch.eye(6, dtype=own.dtype), own.new_zeros(6)
-            pairs = own[:, None] - every[index]
-            theirs = hidden_sum_cpu.Wide.apply(pairs, weights, unit, zero, 0.4)
-        torch.testing.assert_close(ours, theirs)
-        inputs = [own, every, weights]
-        grads = [torch.autograd.grad(o.square().sum(), inputs) for o in (ours, theirs)]
+            unit, zero = torch.eye(6, dtype=rows.dtype), rows.new_zeros(6)
+            pairs = rows[:, None] - candidates[index]
+            expected = hidden_sum_cpu.Wide.apply(pairs, weights, unit, zero, 0.4)
+        check_sums_and_gradients(sums, expected, [rows, candidates, weights])
     finally:
         torch.set_num_threads(before)
-    for mine, other in zip(*grads, strict=True):
-        torch.testing.assert_close(mine, other)
 
 
 def test_gradients_of_shared_products_are_right() -> None:
-    own, every, index, weights = shared_inputs()
+    rows, candidates, index, weights = shared_inputs()
 
-    def seeded(own: Tensor, every: Tensor, weights: Tensor) -> Tensor:
+    def seeded(rows: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            return hidden_sum_cpu.Shared.apply(own, every, index, weights, 0.4)
+            return hidden_sum_cpu.Shared.apply(rows, candidates, index, weights, 0.4)
 
-    assert torch.autograd.gradcheck(seeded, [own, every, weights])
+    assert torch.autograd.gradcheck(seeded, [rows, candidates, weights])

@@ -42,15 +42,15 @@ def test_kernels_equal_plain_float64(b: int, m: int, p: int, h: int) -> None:
     from tabr.network.hidden_sum_triton import HiddenSum
 
     arguments = inputs(b, m, p, h)
-    ours = HiddenSum.apply(*arguments, 0.0)
+    sums = HiddenSum.apply(*arguments, 0.0)
     exact = [a.detach().double().requires_grad_() for a in arguments]
     difference, weights, weight, bias = exact
     hidden = (difference @ weight.T + bias).relu()
-    theirs = (weights[:, None] @ hidden).squeeze(1)
-    assert close(ours, theirs)
+    exact_sums = (weights[:, None] @ hidden).squeeze(1)
+    assert close(sums, exact_sums)
     g = torch.randn(b, h, generator=torch.Generator().manual_seed(1)).cuda()
-    grads = torch.autograd.grad((ours * g).sum(), arguments)
-    expected = torch.autograd.grad((theirs * g).sum(), exact)
+    grads = torch.autograd.grad((sums * g).sum(), arguments)
+    expected = torch.autograd.grad((exact_sums * g).sum(), exact)
     # Of millions of activations a few lie within rounding of zero, where float32 and
     # float64 may disagree on which side they are: their slopes then differ by one.
     assert all(close(a, e, 1e-3) for a, e in zip(grads, expected, strict=True))

@@ -49,7 +49,7 @@ def brute_force(
 
 
 def check_up_to_ties(
-    found: Neighbors,
+    neighbors: Neighbors,
     best: list[Tensor],
     queries: Tensor,
     vectors: Tensor,
@@ -59,11 +59,11 @@ def check_up_to_ties(
     scores = queries.double() @ vectors.double().T
     if offsets is not None:
         scores = scores + offsets.double()
-    index, ok = found.position.cpu(), found.found.cpu()
+    index, ok = neighbors.position.cpu(), neighbors.found.cpu()
     for i, expected in enumerate(best):
-        mine = index[i][ok[i]]
-        assert len(set(mine.tolist())) == len(mine) == len(expected)
-        torch.testing.assert_close(scores[i][mine], expected, rtol=1e-5, atol=1e-5)
+        positions = index[i][ok[i]]
+        assert len(set(positions.tolist())) == len(positions) == len(expected)
+        torch.testing.assert_close(scores[i][positions], expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -71,9 +71,9 @@ def check_up_to_ties(
 @pytest.mark.parametrize("m", [1, 96])
 def test_finds_the_same_as_brute_force(device: str, n: int, m: int) -> None:
     q, v, o = problem(b=20, n=n)
-    found = top(q.to(device), v.to(device), o.to(device), m)
-    assert found.position.shape == found.found.shape == (20, min(m, n))
-    check_up_to_ties(found, brute_force(q, v, o, m), q, v, o)
+    neighbors = top(q.to(device), v.to(device), o.to(device), m)
+    assert neighbors.position.shape == neighbors.found.shape == (20, min(m, n))
+    check_up_to_ties(neighbors, brute_force(q, v, o, m), q, v, o)
 
 
 def test_neighbours_come_best_first() -> None:
@@ -90,9 +90,9 @@ def test_without_offsets_products_are_ranked() -> None:
 @pytest.mark.parametrize("max_bytes", [1, 5_000, 50_000])
 def test_result_does_not_depend_on_chunk_size(max_bytes: int) -> None:
     q, v, o = problem(n=3000)
-    own = torch.arange(30) * 90
-    whole = top(q, v, o, 17, exclude=own)
-    parts = top(q, v, o, 17, exclude=own, max_bytes=max_bytes)
+    rows = torch.arange(30) * 90
+    whole = top(q, v, o, 17, exclude=rows)
+    parts = top(q, v, o, 17, exclude=rows, max_bytes=max_bytes)
     assert torch.equal(whole.position, parts.position)
     assert torch.equal(whole.found, parts.found)
 
@@ -109,36 +109,34 @@ def test_own_row_is_excluded_by_identity_even_among_duplicates() -> None:
     _, v, o = problem(n=50)
     v[10:20] = v[10]  # ten copies of one row
     o = -v.square().sum(-1)
-    own = torch.arange(50)
-    found = top(2 * v, v, o, 12, exclude=own)
-    assert not (found.position == own[:, None]).any()
+    rows = torch.arange(50)
+    neighbors = top(2 * v, v, o, 12, exclude=rows)
+    assert not (neighbors.position == rows[:, None]).any()
     for i in range(10, 20):  # all nine others are found, itself is not
-        assert set(range(10, 20)) - {i} <= set(found.position[i].tolist())
+        assert set(range(10, 20)) - {i} <= set(neighbors.position[i].tolist())
 
 
 def test_exclude_of_minus_one_excludes_nobody() -> None:
     q, v, o = problem()
-    nobody = torch.full((30,), -1)
-    assert torch.equal(
-        top(q, v, o, 9, exclude=nobody).position, top(q, v, o, 9).position
-    )
+    none = torch.full((30,), -1)
+    assert torch.equal(top(q, v, o, 9, exclude=none).position, top(q, v, o, 9).position)
 
 
 @pytest.mark.parametrize("max_bytes", [None, 2_000])
 def test_rule_is_applied_before_the_selection(max_bytes: int | None) -> None:
     q, v, o = problem()
     may = torch.rand(30, 500, generator=torch.Generator().manual_seed(1)) < 0.03
-    found = top(q, v, o, 25, allowed=lambda r, c: may[r, c], max_bytes=max_bytes)
-    check_up_to_ties(found, brute_force(q, v, o, 25, may), q, v, o)
+    neighbors = top(q, v, o, 25, allowed=lambda r, c: may[r, c], max_bytes=max_bytes)
+    check_up_to_ties(neighbors, brute_force(q, v, o, 25, may), q, v, o)
 
 
 def test_row_with_no_allowed_candidate_finds_nobody() -> None:
     q, v, o = problem()
     may = torch.ones(30, 500, dtype=torch.bool)
     may[5] = False
-    found = top(q, v, o, 4, allowed=lambda r, c: may[r, c])
-    assert not found.found[5].any()
-    assert found.found[:5].all() and found.found[6:].all()
+    neighbors = top(q, v, o, 4, allowed=lambda r, c: may[r, c])
+    assert not neighbors.found[5].any()
+    assert neighbors.found[:5].all() and neighbors.found[6:].all()
 
 
 def test_no_candidates_and_no_queries_give_empty_results() -> None:

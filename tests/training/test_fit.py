@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tabr.candidates.point_index import PointIndex, candidate_points
 from tabr.config import STEPS, NetworkConfig, Recipe, TrainingConfig
-from tabr.device.cuda_graphs import Graphed
+from tabr.device.cuda_graphs import GraphedFunction
 from tabr.network.tabr import TabR
 from tabr.prediction.predict import predict
 from tabr.tables.shape import DataShape
@@ -52,7 +52,7 @@ def test_nothing_of_a_fit_waits_for_the_garbage_collector() -> None:
     validation = ValidationRows(rows, lambda output: -float(output.std()))
 
     def kept() -> int:
-        return sum(type(thing) is Graphed for thing in gc.get_objects())
+        return sum(type(thing) is GraphedFunction for thing in gc.get_objects())
 
     gc.collect()
     before = kept()

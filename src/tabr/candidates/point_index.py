@@ -66,10 +66,10 @@ class PointIndex:
         if self.scan is None:
             self.offsets = self._offsets_of(self.vectors)
         elif self.network.is_dot:
-            self.scan.follow(None)
+            self.scan.set_metric(None)
             self.offsets = None
         else:
-            self.scan.follow(gram)
+            self.scan.set_metric(gram)
             self.offsets = self.scan.offsets
 
     def _offsets_of(self, vectors: Tensor) -> Tensor | None:
@@ -106,7 +106,7 @@ class PointIndex:
         queries = queries.to(self.vectors.dtype)
         plain = rules is None or not rules.functions
         if self.scan is not None and plain and m <= _MOST:
-            return self.scan.top(queries, m, exclude=exclude, rules=rules, last=last)
+            return self.scan.top(queries, m, exclude=exclude, filter=rules, last=last)
         allowed = None if rules is None else rules.allowed
         candidates = self.vectors, self.offsets
         return top(queries, *candidates, m, exclude=exclude, allowed=allowed)

@@ -1,4 +1,4 @@
-"""CUDA graphs, and lanes in which several networks are trained side by side."""
+"""CUDA graphs, and lanes: streams in which networks are trained at the same time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import gc
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 import torch
 from torch import Tensor
 
-from tabr.device import member_axis
+from tabr.device.random import new_counter, use_counters
 
 T = TypeVar("T")
 
@@ -21,20 +20,22 @@ logger = logging.getLogger(__name__)
 
 
 class Lane:
-    """Where a network is trained: on a GPU with a stream and random numbers of its own.
+    """A CUDA stream with random numbers of its own, for the training of one network.
 
     Work of different lanes overlaps, and none sees the random numbers of another: a
-    network becomes the same alone and beside others. Use it as a context around all
+    network becomes the same alone and next to others. Use it as a context around all
     that is done to the network; on other devices it does nothing.
     """
 
     def __init__(
         self, device: torch.device, seed: int | None = None, *, captures: bool = True
     ) -> None:
-        """Begin after all that was asked of the device so far.
+        """Begin after the work that the device has so far.
 
-        Without a seed random numbers are the user's. Who knows that the work cannot
-        be captured says so: an attempt that fails costs time.
+        Args:
+            device: Where the network is.
+            seed: Of the random numbers; without one torch's generator is used.
+            captures: False if graphs cannot hold the work: a failed attempt costs time.
         """
         self.device, self.captures, self._entered = device, captures, ExitStack()
         self.stream: torch.cuda.Stream | None = None
@@ -50,7 +51,7 @@ class Lane:
             self._state = self._generator().clone_state()
             self._state.manual_seed(seed)
             with torch.cuda.stream(self.stream):
-                self.counter = member_axis.new_counter(seed, device)
+                self.counter = new_counter(seed, device)
 
     def _generator(self) -> torch.Generator:
         index = torch.cuda.current_device()
@@ -62,7 +63,7 @@ class Lane:
         if self.stream is None:
             return self
         self._entered.enter_context(torch.cuda.stream(self.stream))
-        self._entered.enter_context(member_axis.counting(self.counter))
+        self._entered.enter_context(use_counters(self.counter))
         if self._state is not None:
             generator = self._generator()
             before = generator.graphsafe_get_state()
@@ -71,9 +72,9 @@ class Lane:
         return self
 
     def pool_of(self, graph: torch.cuda.CUDAGraph) -> Any:
-        """Return the memory that this graph shares with others of the lane.
+        """Return the memory pool that this graph shares with others of the lane.
 
-        Once they are all gone torch takes no more graphs into it, so it has to be new.
+        It is new where all earlier graphs are gone: torch takes none into such a pool.
         """
         if not self._graphs:
             self._pool = torch.cuda.graph_pool_handle()
@@ -82,11 +83,11 @@ class Lane:
 
     @property
     def offset(self) -> int:
-        """Tell how many random numbers were drawn."""
+        """How many random numbers were drawn."""
         return 0 if self._state is None else self._state.get_offset()
 
     def renew(self, offset: int) -> None:
-        """Leave a state of random numbers behind that a failed capture has spoiled."""
+        """Replace the generator by one at offset, after a capture that failed."""
         if self._state is None:
             return
         seed = self._state.initial_seed()
@@ -94,21 +95,16 @@ class Lane:
         self._state.set_offset(offset)
         self._generator().graphsafe_set_state(self._state)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._entered.close()
 
     def follow(self, other: Lane) -> None:
-        """Let what follows begin after all that was asked of another lane."""
+        """Start further work of this lane after the present work of another."""
         if self.stream is not None and other.stream is not None:
             self.stream.wait_stream(other.stream)
 
     def wait(self) -> None:
-        """Let what follows outside the lane begin after all that was asked within."""
+        """Start further work outside the lane after the present work in it."""
         if self.stream is not None:
             torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
@@ -116,41 +112,43 @@ class Lane:
 def run_in_lanes(
     lane: Lane, lanes: Sequence[Lane], work: Callable[[int], T]
 ) -> list[T]:
-    """Do work 0, 1, ... in lanes at the same time, as a part of another lane's work."""
+    """Return the results of work(0), work(1), ..., each done in one of the lanes.
+
+    All of it is a part of the work of `lane`.
+    """
     results = []
-    for place, beside in enumerate(lanes):
-        beside.follow(lane)
-        with beside:
-            results.append(work(place))
-    for beside in lanes:
-        lane.follow(beside)
+    for number, part in enumerate(lanes):
+        part.follow(lane)
+        with part:
+            results.append(work(number))
+    for part in lanes:
+        lane.follow(part)
     return results
 
 
-class Graphed:
+class GraphedFunction:
     """A function of one tensor, on a GPU as CUDA graphs, one for each length.
 
     Launching many small kernels one by one takes longer than running them. The first
     call of a length runs eagerly, as capture needs warm caches; what cannot be captured
-    stays eager. The result is overwritten by the next call. All calls must be made
-    within the lane.
+    stays eager. The next call overwrites the result. Call it only within the lane.
     """
 
     def __init__(
         self, function: Callable[[Tensor], Tensor], lane: Lane, *, warm: bool = False
     ) -> None:
-        """Capture nothing yet; who knows that caches are warm spares eager calls."""
+        """Capture nothing yet; `warm` says that no eager call is needed first."""
         self.function, self.lane, self.warm = function, lane, warm
         self.forget()
 
     def forget(self) -> None:
-        """Drop the graphs: what the function computes has changed."""
+        """Drop the graphs, because the function computes something else now."""
         self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
         self.seen: set[int] = set()
         self.refused: set[int] = set()
 
     def __call__(self, index: Tensor) -> Tensor:
-        """Call the function, or replay what it did."""
+        """Return the function's result, from a graph if there is one."""
         if self.lane.stream is None or not self.lane.captures:
             return self.function(index)
         size = index.shape[-1]
@@ -169,8 +167,8 @@ class Graphed:
     def _capture(self, index: Tensor) -> bool:
         graph = torch.cuda.CUDAGraph()
         static_index, size = index.clone(), index.shape[-1]
-        offset, collects = self.lane.offset, gc.isenabled()
-        gc.disable()  # what it would free may not be freed during a capture
+        offset, collected = self.lane.offset, gc.isenabled()
+        gc.disable()  # memory may not be freed during a capture
         torch.cuda.synchronize()
         try:
             pool = self.lane.pool_of(graph)
@@ -185,7 +183,7 @@ class Graphed:
             logger.info("calls of length %d stay eager: %s", size, error)
             return False
         finally:
-            if collects:
+            if collected:
                 gc.enable()
         self.graphs[size] = graph, static_index, result
         return True

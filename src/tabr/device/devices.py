@@ -14,7 +14,7 @@ from tabr.errors import ParameterError
 
 
 def choose_device(name: str | None) -> torch.device:
-    """Return the device of that name; None is a GPU if there is one."""
+    """Return the device of that name; None stands for a GPU if there is one."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -31,9 +31,9 @@ def device_name(device: torch.device) -> str:
     """Return the name of the GPU or of the processor."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    described = Path("/proc/cpuinfo")
-    if described.is_file():
-        match = re.search(r"model name\s*: (.+)", described.read_text("utf-8"))
+    cpu_info = Path("/proc/cpuinfo")
+    if cpu_info.is_file():
+        match = re.search(r"model name\s*: (.+)", cpu_info.read_text("utf-8"))
         if match:
             return match[1].strip()
     return platform.processor() or platform.machine()
@@ -41,7 +41,7 @@ def device_name(device: torch.device) -> str:
 
 @functools.cache
 def has_triton(device: torch.device) -> bool:
-    """Tell whether Triton kernels run there: NVIDIA GPUs from Ampere on."""
+    """Whether Triton kernels run there: on NVIDIA GPUs from Ampere on."""
     return (
         device.type == "cuda"
         and torch.version.cuda is not None

@@ -1,4 +1,4 @@
-"""What dropout multiplies with, drawn for several members at once."""
+"""The factors of dropout, drawn for several members at once by a Triton kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOCK = 1024
 
 @triton.jit(do_not_specialize=["n"])
 def _factors(seeds, out, n, rate, scale, BLOCK: tl.constexpr):
-    """One program draws a block of one member."""
+    """Draw the factors: one program for each block of one member."""
     member = tl.program_id(1).to(tl.int64)
     number = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     # Seven rounds suffice for the generator to pass all known tests.

@@ -1,8 +1,8 @@
-"""Work on cache-sized pieces in threads that do not share a piece.
+"""Work split over threads, each of which takes whole pieces.
 
 Torch splits each single operation over its threads, which then wait for one another:
 for operations of a tenth of a millisecond the waiting costs more than the work, above
-all on a busy machine. Here each thread takes whole pieces through all operations.
+all on a busy machine. Here a thread takes its pieces through all operations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a for
 
 @contextmanager
 def one_thread(when: bool) -> Iterator[None]:
-    """Let torch use one thread: for little work more would only wait for it."""
+    """A context in which torch uses one thread: little work is slower in several."""
     before = torch.get_num_threads()
     if not when or before == 1:
         yield
@@ -37,9 +37,9 @@ def one_thread(when: bool) -> Iterator[None]:
 
 
 def split_work(work: Callable[[range], T], n: int) -> list[T]:
-    """Call work on consecutive ranges of 0..n, one per thread; results in order.
+    """Return the results of work on consecutive ranges of 0..n, one per thread.
 
-    Gradients are not recorded inside.
+    They come in order. Gradients are not recorded.
     """
     n_threads = min(torch.get_num_threads(), n)
     if n_threads <= 1:

@@ -1,4 +1,4 @@
-"""From prepared columns to one input vector: numbers, binary columns, categories."""
+"""The input vector of a row, made of its numbers, binary columns and categories."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LinearReLU(nn.Module):
             nn.init.uniform_(parameter, -(width**-0.5), width**-0.5)
 
     def forward(self, num: Tensor) -> Tensor:
-        """Embed the numbers and join the embeddings feature by feature."""
+        """Return the embeddings of the numbers, joined feature by feature."""
         return (num[..., None] * self.weight + self.bias).relu().flatten(-2)
 
 
@@ -68,7 +68,7 @@ class PLR(nn.Module):
             nn.init.uniform_(parameter, -(d_in**-0.5), d_in**-0.5)
 
     def forward(self, num: Tensor) -> Tensor:
-        """Embed the numbers and join the embeddings feature by feature."""
+        """Return the embeddings of the numbers, joined feature by feature."""
         periodic: Tensor = self.periodic(num)
         x = periodic[..., None, :] @ self.weight  # (..., n_features, 1, width)
         return (x.squeeze(-2) + self.bias).relu().flatten(-2)
@@ -89,13 +89,13 @@ class PLRLite(nn.Module):
         self.linear = nn.Linear(2 * config.n_frequencies, config.width)
 
     def forward(self, num: Tensor) -> Tensor:
-        """Embed the numbers and join the embeddings feature by feature."""
+        """Return the embeddings of the numbers, joined feature by feature."""
         x: Tensor = self.linear(self.periodic(num))
         return x.relu().flatten(-2)
 
 
 class OneHot(nn.Module):
-    """Codes of categories -> zeros and ones; a code without a level is all zeros.
+    """Codes of categories -> booleans, one per level; a code of -1 is all False.
 
     Shape: (..., n_columns) -> (..., sum of cardinalities).
     """
@@ -114,12 +114,12 @@ class OneHot(nn.Module):
         self.register_buffer("level", torch.cat([empty, *levels]), persistent=False)
 
     def forward(self, cat: Tensor) -> Tensor:
-        """Compare each code with each level of its column."""
+        """Return whether each code is each level of its column."""
         return cat[..., self.column] == self.level
 
 
 def make_embedding(n_features: int, config: EmbeddingConfig) -> nn.Module:
-    """Build the embedding that the config names."""
+    """Return the embedding that the config names."""
     if config.kind == "lr":
         return LinearReLU(n_features, config.width)
     return (PLR if config.kind == "plr" else PLRLite)(n_features, config)
@@ -147,6 +147,6 @@ class InputVector(nn.Module):
         self.width = input_width(shape, embedding)
 
     def forward(self, rows: Rows) -> Tensor:
-        """Join the parts of the input vector."""
+        """Return the parts of the input vector, joined."""
         num = self.embedding(rows.num)
         return torch.cat([num, rows.bin, self.one_hot(rows.cat).to(num.dtype)], -1)

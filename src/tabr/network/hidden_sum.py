@@ -5,10 +5,10 @@ activations is needed: sum_i w_i Dropout(ReLU(W (p - p_i) + b)). That sum is (b,
 while the activations are (b, m, h), by far the largest tensor of a training step.
 On a CPU (`hidden_sum_cpu`) they are made in chunks that stay in cache, and made again
 in the backward pass; on a GPU (`hidden_sum_triton`) Triton kernels make them in
-registers and keep a bit of each; elsewhere torch does it in one go.
+registers and keep a bit of each; elsewhere torch makes them all at once.
 
-W (p - p_i) is W p - W p_i. Where points are wide and candidates fewer than pairs, on a
-CPU they are multiplied once each, and pairs only subtract (`shared_hidden_sum`).
+W (p - p_i) is W p - W p_i. Where points are wide and candidates fewer than pairs, a CPU
+multiplies each candidate once, and pairs only subtract (`shared_hidden_sum`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tabr.device import member_axis
 from tabr.device.devices import has_triton
+from tabr.device.member_axis import n_members, with_member_axis
+from tabr.device.random import dropout as drop
 from tabr.network import hidden_sum_cpu
 
 
@@ -31,49 +32,49 @@ def hidden_sum(
 
     Shapes: difference (b, m, p), weights (b, m), weight (h, p), bias (h) -> (b, h).
     """
-    learns = dropout > 0 or torch.is_grad_enabled()
+    is_training = dropout > 0 or torch.is_grad_enabled()
     kernel = _kernel(difference)
-    if kernel is not None and (learns or not _is_little(difference, weight)):
+    if kernel is not None and (is_training or not _fit_cache(difference, weight)):
         arguments = difference, weights, weight, bias, dropout
-        if member_axis.n_members():
-            return member_axis.for_all(kernel.apply, *arguments)
+        if n_members():
+            return with_member_axis(kernel.apply, *arguments)
         out: Tensor = kernel.apply(*arguments)
         return out
-    hidden = member_axis.dropout(F.linear(difference, weight, bias).relu(), dropout)
+    hidden = drop(F.linear(difference, weight, bias).relu(), dropout)
     return (weights[:, None] @ hidden).squeeze(1)
 
 
-def shares(n: int, n_pairs: int, p: int, device: torch.device) -> bool:
-    """Tell whether it pays to multiply all n candidates instead of all pairs."""
-    wide = p > hidden_sum_cpu.NARROW and not member_axis.n_members()
+def sharing_pays(n: int, n_pairs: int, p: int, device: torch.device) -> bool:
+    """Whether n products of candidates cost less than those of all pairs."""
+    wide = p > hidden_sum_cpu.NARROW and not n_members()
     return device.type == "cpu" and wide and 2 * n <= n_pairs
 
 
 def shared_hidden_sum(
-    own: Tensor, every: Tensor, index: Tensor, weights: Tensor, dropout: float
+    rows: Tensor, candidates: Tensor, index: Tensor, weights: Tensor, dropout: float
 ) -> Tensor:
-    """Return sum_i weights_i Dropout(ReLU(own - every[index_i])), if `shares`.
+    """Return sum_i weights_i Dropout(ReLU(rows - candidates[index_i])).
 
-    It is the same sum, its products taken before: own (b, h) of the rows, with the
-    bias, and every (n, h) of all candidates, of whom index (b, m) names the neighbours.
+    It is the same sum from products that were taken before: rows (b, h), with the bias,
+    and candidates (n, h), of which index (b, m) names the neighbours.
     """
     kernel: Any = hidden_sum_cpu.Shared
-    out: Tensor = kernel.apply(own, every, index, weights, dropout)
+    out: Tensor = kernel.apply(rows, candidates, index, weights, dropout)
     return out
 
 
-def _is_little(difference: Tensor, weight: Tensor) -> bool:
-    """Tell whether a CPU's cache holds all activations, so that chunks only cost."""
+def _fit_cache(difference: Tensor, weight: Tensor) -> bool:
+    """Whether a CPU's cache holds all activations, so that chunks would only cost."""
     b, m, _ = difference.shape
     n_bytes = b * m * len(weight) * difference.element_size()
     return difference.device.type == "cpu" and n_bytes <= hidden_sum_cpu.CACHE_BYTES
 
 
 def _kernel(difference: Tensor) -> Any:
-    """Return what can serve these points better than torch in one go, or None."""
+    """Return the function that is faster than plain torch for these points, or None."""
     p = difference.shape[-1]
     if difference.device.type == "cpu":
-        if member_axis.n_members():
+        if n_members():
             return None
         return (
             hidden_sum_cpu.Narrow if p <= hidden_sum_cpu.NARROW else hidden_sum_cpu.Wide

@@ -1,4 +1,4 @@
-"""The hidden sums of `pairs` on CPUs, in chunks of rows that stay in cache.
+"""The sums of `hidden_sum` on CPUs, in chunks of rows that stay in cache.
 
 The activations of a chunk are made in the forward pass and again in the backward pass.
 Each thread takes whole chunks.
@@ -26,20 +26,12 @@ Fill = Callable[[slice, Tensor], None]
 
 
 class Wide(torch.autograd.Function):
-    """`pairs.hidden_sum` by the activations themselves."""
+    """`hidden_sum` by the activations themselves."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        difference: Tensor,
-        weights: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        dropout: float,
-    ) -> Tensor:
-        """Return the sums (b, h); the shapes are those of `pairs.hidden_sum`."""
-        d, v = _with_bias(difference, weight, bias)
-        chunks = _Chunks(_products(d, v), d.shape[:2], v[:, 0], dropout)
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        """Return the sums (b, h); inputs are the arguments of `hidden_sum`."""
+        d, weights, v, chunks = _prepared(*inputs)
         ctx.save_for_backward(d, weights, v)
         ctx.chunks = chunks
         return chunks.sums(weights)
@@ -58,7 +50,7 @@ class Wide(torch.autograd.Function):
                 hidden.relu_().mul_(mask)
                 g = grad[rows, :, None]  # (r, h, 1)
                 torch.bmm(hidden, g, out=grad_weights[rows, :, None])
-                # Where an activation lived, its slope is the mask's scale; else zero.
+                # The slope of an activation above zero is the mask's scale.
                 gate = hidden.sign_()  # (r, m, h)
                 w = weights[rows, :, None] * chunks.scale
                 grad_v += (gate.transpose(1, 2) @ (w * d[rows]) * g).sum(0)
@@ -70,26 +62,18 @@ class Wide(torch.autograd.Function):
 
 
 class Narrow(torch.autograd.Function):
-    """`pairs.hidden_sum` by moments, for points of few numbers.
+    """`hidden_sum` by moments, for points of few numbers.
 
-    With gates G (0, or the mask's scale where an activation lives) the sum is
+    With gates G (the mask where an activation is above zero, else 0) the sum is
     out_j = sum_p W_jp M_jp, where M_jp = sum_i G_ij w_i d_ip are moments (h, p) and a
     last column of ones in d carries the bias. Moments are all that the gradient of W
     needs, so the activations are passed over once in each direction.
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        difference: Tensor,
-        weights: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        dropout: float,
-    ) -> Tensor:
-        """Return the sums (b, h); the shapes are those of `pairs.hidden_sum`."""
-        d, v = _with_bias(difference, weight, bias)
-        chunks = _Chunks(_products(d, v), d.shape[:2], v[:, 0], dropout)
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        """Return the sums (b, h); inputs are the arguments of `hidden_sum`."""
+        d, weights, v, chunks = _prepared(*inputs)
         moments = d.new_empty(len(d), *v.shape)
         out = d.new_empty(len(d), len(v))
 
@@ -128,86 +112,77 @@ class Narrow(torch.autograd.Function):
 
 
 class Shared(torch.autograd.Function):
-    """`pairs.shared_hidden_sum`: nothing is multiplied for each neighbour."""
+    """`shared_hidden_sum`: nothing is multiplied for each neighbour."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        own: Tensor,
-        every: Tensor,
-        index: Tensor,
-        weights: Tensor,
-        dropout: float,
-    ) -> Tensor:
-        """Return the sums (b, h); the shapes are those of `pairs.shared_hidden_sum`."""
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        """Return the sums (b, h); inputs are the arguments of `shared_hidden_sum`."""
+        row_products, candidate_products, index, weights, dropout = inputs
 
         def fill(rows: slice, hidden: Tensor) -> None:
             near = index[rows]
-            torch.index_select(every, 0, near.reshape(-1), out=hidden)
+            torch.index_select(candidate_products, 0, near.reshape(-1), out=hidden)
             pairs = hidden.view(*near.shape, -1)
-            torch.sub(own[rows, None], pairs, out=pairs)
+            torch.sub(row_products[rows, None], pairs, out=pairs)
 
-        chunks = _Chunks(fill, index.shape, every.new_empty(every.shape[1]), dropout)
-        ctx.save_for_backward(index, weights, every)
+        unit = candidate_products.new_empty(candidate_products.shape[1])
+        chunks = _Chunks(fill, index.shape, unit, dropout)
+        ctx.save_for_backward(index, weights, candidate_products)
         ctx.chunks = chunks
         return chunks.sums(weights)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all inputs that need one."""
-        index, weights, every = ctx.saved_tensors
+        index, weights, candidate_products = ctx.saved_tensors
         chunks: _Chunks = ctx.chunks
-        grad_weights, grad_own = torch.empty_like(weights), grad.new_empty(grad.shape)
+        grad_weights, grad_rows = torch.empty_like(weights), grad.new_empty(grad.shape)
 
         def work(numbers: range) -> Tensor:
-            grad_every = torch.zeros_like(every)
+            grad_candidates = torch.zeros_like(candidate_products)
             for rows, hidden, mask in chunks.walk(numbers):
                 hidden.relu_().mul_(mask)
                 g = grad[rows, None]  # (r, 1, h)
                 torch.bmm(hidden, g.mT, out=grad_weights[rows, :, None])
-                # Where an activation lived, its slope is the mask's scale; else zero.
+                # The slope of an activation above zero is the mask's scale.
                 slope = hidden.sign_().mul_(g)  # (r, m, h)
                 slope.mul_(weights[rows, :, None] * chunks.scale)
-                torch.sum(slope, 1, out=grad_own[rows])
+                torch.sum(slope, 1, out=grad_rows[rows])
                 flat = slope.view(-1, slope.shape[2])
-                grad_every.index_add_(0, index[rows].reshape(-1), flat, alpha=-1)
-            return grad_every
+                grad_candidates.index_add_(0, index[rows].reshape(-1), flat, alpha=-1)
+            return grad_candidates
 
         parts = split_work(work, chunks.n)
-        return grad_own, torch.stack(parts).sum(0), None, grad_weights, None
+        return grad_rows, torch.stack(parts).sum(0), None, grad_weights, None
 
 
-def _products(d: Tensor, v: Tensor) -> Fill:
-    """Return what makes activations of differences d (b, m, p) and weights v (h, p)."""
+def _prepared(
+    difference: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, dropout: float
+) -> tuple[Tensor, Tensor, Tensor, _Chunks]:
+    """Return d (b, m, p + 1), weights, v (h, p + 1) and chunks of the products d v'.
+
+    The last columns carry the bias: to add it would pass over the activations again.
+    """
+    d = torch.cat([difference, torch.ones_like(difference[..., :1])], -1)
+    v = torch.cat([weight, bias[:, None]], 1)
 
     def fill(rows: slice, hidden: Tensor) -> None:
         torch.mm(d[rows].view(-1, d.shape[2]), v.T, out=hidden)
 
-    return fill
-
-
-def _with_bias(
-    difference: Tensor, weight: Tensor, bias: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return d (b, m, p + 1) and v (h, p + 1), so that d v' has the bias in it.
-
-    Adding a bias to activations would pass over them once more.
-    """
-    ones = torch.ones_like(difference[..., :1])
-    return torch.cat([difference, ones], -1), torch.cat([weight, bias[:, None]], 1)
+    return d, weights, v, _Chunks(fill, d.shape[:2], v[:, 0], dropout)
 
 
 def _gradients(
     parts: list[Tensor], grad_weights: Tensor, grad_d: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    """Take gradients of d and v apart again, in the order of the inputs."""
+    """Return the gradients of the inputs, in their order, from those of d and v."""
     grad_v = torch.stack(parts).sum(0)
     grad_difference = None if grad_d is None else grad_d[..., :-1]
     return grad_difference, grad_weights, grad_v[:, :-1], grad_v[:, -1], None
 
 
 def _gates(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Turn activations before ReLU into the mask where they live, zero elsewhere."""
+    """Return the mask where activations are above zero, else zero; in place."""
     pass_through = torch.ops.aten.threshold_backward.grad_input
     gates: Tensor = pass_through(mask.expand_as(hidden), hidden, 0, grad_input=hidden)
     return gates
@@ -216,9 +191,9 @@ def _gates(hidden: Tensor, mask: Tensor) -> Tensor:
 class _Chunks:
     """Cache-sized chunks of activations and masks, the same at each walk.
 
-    Dropout masks are slices of a pool drawn anew for each call: drawing one for
-    every activation of a step costs several times the arithmetic. Within a slice
-    all masks are independent; two rows of a batch may share some.
+    Dropout masks are slices of a pool that is drawn for each call: to draw each one by
+    itself would cost several times the arithmetic. Masks of a slice are independent;
+    two rows of a batch may share some.
     """
 
     def __init__(
@@ -244,7 +219,7 @@ class _Chunks:
             n_masks = max(self.size * m, min(b * m, _POOL_ROWS))
             generator = np.random.default_rng(int(torch.randint(2**62, ())))
             self.pool = _masks(n_masks, h, dropout, generator).to(unit.dtype)
-            # A pool that suffices for all rows is laid out over them, else drawn from.
+            # A pool that is large enough gives each row masks of its own.
             last = n_masks - self.size * m
             self.offsets = generator.integers(0, last + 1, self.n)
             if b * m <= n_masks:
@@ -283,7 +258,7 @@ class _Chunks:
 
 
 def _masks(n: int, h: int, dropout: float, generator: np.random.Generator) -> Tensor:
-    """Draw n dropout masks (n, h) of zeros and 1 / (1 - dropout)."""
+    """Return n random dropout masks (n, h) of zeros and 1 / (1 - dropout)."""
     # Sixteen random bits a value: the rate is exact to 2 ** -16.
     words = generator.integers(0, 2**64, (n * h + 3) // 4, dtype=np.uint64)
     bits = torch.from_numpy(words.view(np.int16)[: n * h])

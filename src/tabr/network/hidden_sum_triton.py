@@ -1,18 +1,19 @@
-"""The hidden sum of `pairs` as Triton kernels, for GPUs.
+"""The sums of `hidden_sum` as Triton kernels, for GPUs.
 
 The activations (b, m, h) never reach memory. The forward pass makes them a tile at a
-time, in registers, and keeps one bit of each: whether it lives, that is, whether ReLU
-and dropout both let it through. Bits are all that the backward pass needs of them:
+time, in registers, and keeps one bit of each: whether it is active, that is, whether
+ReLU and dropout let it through. The backward pass needs nothing but these bits:
 
 * sums over neighbours, for V and c: bits (h, m) times w_i [d_i, 1];
 * sums over activations, for d and w: bits (m, h) times g_j [V_j, c_j].
 
-A word holds the bits of 32 neighbours of a row for one activation: (b, m / 32, h). Two
-neighbours beside each other are 16 bits apart: as bfloat16 they then share an integer.
+A word holds the bits of 32 neighbours of a row for one activation: (b, m / 32, h). The
+bits of two adjacent neighbours are 16 apart: as bfloat16 they then share an integer.
+
 Products are exact to float32 rounding. Tensor cores take less than 24 bits, so numbers
-are split: both factors in two for the first product, of which three of the four parts
-count; in the others bits are exact and numbers are split in three. Floats are added in
-a fixed order: a seed gives the same bits each time.
+are split. For the first product each factor is split in two, and three of the four
+parts count; in the other products bits are exact and numbers are split in three. Floats
+are added in a fixed order: a seed gives the same result each time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tabr.device import member_axis
+from tabr.device import random
 
 _WORD = tl.constexpr(32)  # neighbours of a tile: the bits of a word
 _DIGITS = 12  # of a dropout rate, in binary: four for each call of the generator
@@ -43,7 +44,7 @@ def _prepare(
     DIGITS: tl.constexpr, HAS_DROPOUT: tl.constexpr,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Lay out [V, c] and its halves in zeros, and draw what dropout keeps.
+    """Write [V, c] and its halves, padded with zeros, and draw the bits dropout keeps.
 
     Bits are one at the rate keep / 2 ** DIGITS: where a random binary fraction is
     below it. The comparison goes digit by digit, from the last, for 32 bits at once.
@@ -84,7 +85,7 @@ def _bit_of(place):
 
 @triton.jit
 def _points(difference, t, last, k, m, p, n_words: tl.constexpr, BN: tl.constexpr = 1):
-    """Load [d, 1] of the neighbours of tile t, columns k; zeros from tile `last` on."""
+    """Return [d, 1] of the neighbours of tile t, columns k; d is 0 from `last` on."""
     steps = tl.cdiv(n_words, BN)
     row = tl.cast(t // steps, tl.int64)
     i = t % steps * (BN * _WORD) + tl.arange(0, BN * _WORD)
@@ -96,21 +97,21 @@ def _points(difference, t, last, k, m, p, n_words: tl.constexpr, BN: tl.constexp
 
 @triton.jit
 def _halves(x):
-    """Split numbers in what TF32 holds exactly and the rest."""
+    """Return what TF32 holds of numbers exactly, and the rest."""
     high = (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
     return high, x - high
 
 
 @triton.jit
 def _ones(words):
-    """Turn bits k and k + 16 of words (j, n) into bfloat16: (j, n, 16, 2)."""
-    both = _both(words)
-    return tl.join(_low(both), _low(both >> 16))
+    """Return bits k and k + 16 of words (j, n) as bfloat16: (j, n, 16, 2)."""
+    packed = _packed(words)
+    return tl.join(_low(packed), _low(packed >> 16))
 
 
 @triton.jit
-def _both(words):
-    """Turn bits k and k + 16 of words (j, n) into one integer: (j, n, 16).
+def _packed(words):
+    """Return bits k and k + 16 of words (j, n) in one integer: (j, n, 16).
 
     Its halves are the two as bfloat16, where 0x3F80 is one.
     """
@@ -126,7 +127,7 @@ def _low(x):
 
 @triton.jit
 def _thirds(x):
-    """Split numbers in three of eight bits."""
+    """Return numbers as sums of three numbers of eight bits."""
     high = x.to(tl.bfloat16)
     rest = x - high.to(tl.float32)
     middle = rest.to(tl.bfloat16)
@@ -140,7 +141,7 @@ def _forward(
     HAS_DROPOUT: tl.constexpr, SAVES: tl.constexpr,
     BH: tl.constexpr, BP: tl.constexpr, NP: tl.constexpr,
 ):  # fmt: skip
-    """One program makes one block of h for some rows of a member."""
+    """Write the sums: one program for one block of h and some rows of a member."""
     member = tl.program_id(2).to(tl.int64)
     difference += member * b * m * p
     weights += member * b * m
@@ -179,12 +180,12 @@ def _forward(
             pre = tl.dot(v_low, d_high, pre, input_precision="tf32")
             pre = tl.dot(v_high, d_low, pre, input_precision="tf32")
             pre = tl.dot(v_high, d_high, pre, input_precision="tf32")
-        alive = pre > 0
+        active = pre > 0
         if HAS_DROPOUT:
-            alive = alive & ((kept[:, None] & bit[None, :]) != 0)
+            active = active & ((kept[:, None] & bit[None, :]) != 0)
         if SAVES:
-            tl.store(where, tl.sum(tl.where(alive, bit[None, :], 0), 1))
-        total += tl.where(alive, pre, 0.0) * w[None, :]
+            tl.store(where, tl.sum(tl.where(active, bit[None, :], 0), 1))
+        total += tl.where(active, pre, 0.0) * w[None, :]
         if n == n_words - 1:
             sums = tl.sum(total, 1) * scale
             tl.store(out + row * h + j, sums, mask=j < h)
@@ -197,7 +198,10 @@ def _backward_parameters(
     b, m, h, p, stride, n_rows, n_parts, scale, n_words: tl.constexpr,
     BH: tl.constexpr, BP: tl.constexpr,
 ):  # fmt: skip
-    """One program sums a block of [V, c] over some rows; parts are added up later."""
+    """Write gradients of [V, c]: one program for one block and some rows.
+
+    The parts of the programs are added up later.
+    """
     member = (tl.program_id(1) // n_parts).to(tl.int64)
     difference += member * b * m * p
     weights += member * b * m
@@ -214,14 +218,14 @@ def _backward_parameters(
         row, n = tl.cast(t // n_words, tl.int64), t % n_words
         i = n * _WORD + tl.arange(0, _WORD)
         word = tl.load(words + (row * n_words + n) * stride + j)
-        alive = tl.reshape(_ones(word[:, None]), (BH, _WORD))
+        active = tl.reshape(_ones(word[:, None]), (BH, _WORD))
         g = tl.load(grad + row * h + j, mask=j < h, other=0.0)
         w = tl.load(weights + row * m + i, mask=i < m, other=0.0)
         high, middle, low = _thirds(w[:, None] * d)
         d = _points(difference, t + 1, last, k, m, p, n_words)
-        moments = tl.dot(alive, low)
-        moments = tl.dot(alive, middle, moments)
-        moments = tl.dot(alive, high, moments)
+        moments = tl.dot(active, low)
+        moments = tl.dot(active, middle, moments)
+        moments = tl.dot(active, high, moments)
         total += g[:, None] * moments
     inside = (j < h)[:, None] & (k <= p)[None, :]
     where = parts + (part * h + j)[:, None] * (p + 1) + k[None, :]
@@ -229,18 +233,20 @@ def _backward_parameters(
 
 
 @triton.jit
-def _alive(words, n, stride, n_words: tl.constexpr, BH: tl.constexpr, BN: tl.constexpr):
-    """Return who lives of a row's next BH activations, (BN * 32, BH)."""
-    # Two activations beside each other share an integer: products read them so.
+def _active(
+    words, n, stride, n_words: tl.constexpr, BH: tl.constexpr, BN: tl.constexpr
+):
+    """Return a row's next BH activations as ones and zeros, (BN * 32, BH)."""
+    # Two adjacent activations share an integer: products read them so.
     where = words.to(tl.pointer_type(tl.int64)) + n[None, :] * (stride // 2)
     where += tl.arange(0, BH // 2)[:, None]
-    two = tl.load(where, mask=(n < n_words)[None, :], other=0)
-    even, odd = two.to(tl.int32), (two >> 32).to(tl.int32)
-    lower = _both((even & 0xFFFF) | (odd << 16))
-    upper = _both((even >> 16 & 0xFFFF) | (odd & -0x10000))
-    both = tl.reshape(tl.join(lower, upper), (BH // 2, BN * _WORD))
-    alive = tl.join(_low(both), _low(both >> 16))
-    return tl.reshape(tl.permute(alive, (1, 0, 2)), (BN * _WORD, BH))
+    pair = tl.load(where, mask=(n < n_words)[None, :], other=0)
+    even, odd = pair.to(tl.int32), (pair >> 32).to(tl.int32)
+    lower = _packed((even & 0xFFFF) | (odd << 16))
+    upper = _packed((even >> 16 & 0xFFFF) | (odd & -0x10000))
+    packed = tl.reshape(tl.join(lower, upper), (BH // 2, BN * _WORD))
+    active = tl.join(_low(packed), _low(packed >> 16))
+    return tl.reshape(tl.permute(active, (1, 0, 2)), (BN * _WORD, BH))
 
 
 @triton.jit(do_not_specialize=["b"])
@@ -250,7 +256,7 @@ def _backward_rows(
     n_words: tl.constexpr, NEEDS_DIFFERENCE: tl.constexpr,
     BH: tl.constexpr, BN: tl.constexpr, BP: tl.constexpr, NP: tl.constexpr,
 ):  # fmt: skip
-    """One program takes some neighbours of one row through all of h."""
+    """Write gradients of d and w: one program for some neighbours of one row."""
     r = tl.program_id(0)  # rows of all members
     table += (r // b).to(tl.int64) * (3 * stride * NP * BP)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -265,13 +271,13 @@ def _backward_rows(
         pulled = tl.zeros((BN * _WORD, BP), tl.float32)
         for first in range(0, h, BH):
             j = first + tl.arange(0, BH)
-            alive = _alive(words + first, n, stride, n_words, BH, BN)
+            active = _active(words + first, n, stride, n_words, BH, BN)
             g = tl.load(grad + r.to(tl.int64) * h + j, mask=j < h, other=0.0)
             v = tl.load(table + j[:, None] * (NP * BP) + k[None, :])
             high, middle, low = _thirds(g[:, None] * v)
-            pulled = tl.dot(alive, low, pulled)
-            pulled = tl.dot(alive, middle, pulled)
-            pulled = tl.dot(alive, high, pulled)
+            pulled = tl.dot(active, low, pulled)
+            pulled = tl.dot(active, middle, pulled)
+            pulled = tl.dot(active, high, pulled)
         pulled *= scale
         d = _points(difference, t, t + 1, k, m, p, n_words, BN)
         for_weights += tl.sum(pulled * d, 1)
@@ -289,21 +295,21 @@ def _columns(p: int) -> dict[str, int]:
     return {"BP": width, "NP": triton.cdiv(p + 1, width)}
 
 
-def _shares(b: int, n_blocks: int) -> tuple[int, int]:
-    """Return how many rows each of how many programs takes."""
+def _split_rows(b: int, n_blocks: int) -> tuple[int, int]:
+    """Return how many rows a program takes, and how many programs there are."""
     n_rows = max(1, triton.cdiv(b, max(1, _PROGRAMS // n_blocks)))
     return n_rows, triton.cdiv(b, n_rows)
 
 
 class HiddenSum(torch.autograd.Function):
-    """`pairs.hidden_sum` for float32 points; it pays up to the width `WIDEST`.
+    """`hidden_sum` for float32 points; it pays up to the width `WIDEST`.
 
     All tensors may have a member axis in front.
     """
 
     @classmethod
     def apply(cls, *arguments: Any) -> Any:
-        """Keep nothing for gradients when they are off, which `forward` cannot see."""
+        """Return the sums; `forward` cannot see whether gradients are off."""
         *tensors, dropout = arguments
         if not torch.is_grad_enabled():
             tensors = [tensor.detach() for tensor in tensors]
@@ -314,18 +320,10 @@ class HiddenSum(torch.autograd.Function):
         return out.squeeze(0) if alone else out
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        difference: Tensor,
-        weights: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        dropout: float,
-    ) -> Tensor:
-        """Return the sums (k, b, h); the shapes are those of `pairs.hidden_sum`."""
-        difference, weights, weight, bias = (
-            t.contiguous() for t in (difference, weights, weight, bias)
-        )
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        """Return the sums (k, b, h); inputs are the arguments of `hidden_sum`."""
+        *tensors, dropout = inputs
+        difference, weights, weight, bias = (t.contiguous() for t in tensors)
         (k, b, m, p), h = difference.shape, weight.shape[1]
         columns = _columns(p)
         n_words = max(1, triton.cdiv(m, 32))
@@ -336,16 +334,16 @@ class HiddenSum(torch.autograd.Function):
         saves, has_dropout = any(ctx.needs_input_grad), keep < 2**_DIGITS
         n_kept = b * n_words * stride if saves or has_dropout else 0
         words = torch.empty(k, n_kept, dtype=torch.int32, device=difference.device)
-        seeds = member_axis.seeds(difference.device) if has_dropout else words
+        seeds = random.seeds(difference.device) if has_dropout else words
         n_drawn = n_kept if has_dropout else 0
         _prepare[(triton.cdiv(max(n_drawn, stride * width), _DRAWN), k)](
             weight, bias, seeds, table, words, n_drawn, h, p, stride, keep,
             DIGITS=_DIGITS, HAS_DROPOUT=has_dropout, WIDTH=width, BLOCK=_DRAWN,
         )  # fmt: skip
-        out = difference.new_empty(k, b, h)
+        out: Tensor = difference.new_empty(k, b, h)
         scale = 2**_DIGITS / keep
         n_blocks = triton.cdiv(h, 64)
-        n_rows, n_parts = _shares(b, n_blocks)  # many short programs, if k are many
+        n_rows, n_parts = _split_rows(b, n_blocks)  # many short programs, if k are many
         if b:
             _forward[(n_blocks, n_parts, k)](
                 difference, weights, table, words, out,
@@ -377,7 +375,7 @@ class HiddenSum(torch.autograd.Function):
             )  # fmt: skip
         width = min(64, columns["BP"])
         n_blocks, n_widths = triton.cdiv(h, 128), triton.cdiv(p + 1, width)
-        n_rows, n_parts = _shares(b, n_blocks * n_widths * k)
+        n_rows, n_parts = _split_rows(b, n_blocks * n_widths * k)
         parts = table.new_empty(k, n_parts, h, p + 1)
         if b:
             _backward_parameters[(n_blocks, n_parts * k, n_widths)](

@@ -1,4 +1,4 @@
-"""Rows of a table as tensors that are indexed, moved and joined together."""
+"""Rows of a table as three tensors that are indexed and moved as one."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from torch import Tensor
 
 from tabr.tables.preprocessor import Arrays
 
-_NARROW = 32  # numbers of a row that are taken one by one
+_NARROW = 32  # numbers of a row, up to which they are taken one by one
 
 
 def take(values: Tensor, index: Tensor) -> Tensor:
-    """Return values at index, on the index's device: they may be kept elsewhere."""
+    """Return values at index, on the index's device; the values may be elsewhere."""
     if values.device == index.device:
-        if _are_narrow(values) and index.ndim > 1:
+        if _is_narrow(values) and index.ndim > 1:
             return _take_numbers(values, index)
         return values[index]
     return values[index.to(values.device)].to(index.device)
 
 
-def _are_narrow(values: Tensor) -> bool:
-    """Tell whether these are short rows on a GPU, which takes row by row."""
+def _is_narrow(values: Tensor) -> bool:
+    """Whether these are short rows on a GPU, where indexing by row is slow."""
     return (
         values.is_cuda
         and not values.requires_grad
@@ -32,7 +32,7 @@ def _are_narrow(values: Tensor) -> bool:
 
 
 def _take_numbers(values: Tensor, index: Tensor) -> Tensor:
-    """Return values (n, p) at index, number by number."""
+    """Return values (n, p) at index, taken number by number."""
     p = values.shape[1]
     columns = torch.arange(p, device=index.device)
     numbers = torch.add(columns, index[..., None], alpha=p)
@@ -51,20 +51,17 @@ class Rows(NamedTuple):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, device: torch.device) -> Rows:
-        """Move prepared arrays to the device."""
+        """Return prepared arrays as rows on the device."""
         parts = (arrays.num, arrays.bin, arrays.cat)
         return cls(*(torch.from_numpy(part).to(device) for part in parts))
 
     @property
     def n_rows(self) -> int:
-        """Return the number of rows; `len` of a tuple is something else."""
+        """The number of rows; `len` of a tuple is something else."""
         return self.num.shape[0]
 
     def take(self, index: Tensor | slice) -> Rows:
-        """Return the rows at index; an index of shape (b, m) gives (b, m, ...).
-
-        They come to where the index is.
-        """
+        """Return the rows at index, on its device; (b, m) gives rows (b, m, ...)."""
         if isinstance(index, slice):
             return Rows(self.num[index], self.bin[index], self.cat[index])
         return Rows(*(take(part, index) for part in self))

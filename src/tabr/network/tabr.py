@@ -23,7 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from tabr.config import NetworkConfig
-from tabr.device.member_axis import Dropout, n_members
+from tabr.device.member_axis import n_members
+from tabr.device.random import Dropout
 from tabr.network.embeddings import InputVector, input_width
 from tabr.network.hidden_sum import hidden_sum, shared_hidden_sum
 from tabr.network.labels import make_label_value

@@ -1,4 +1,4 @@
-"""Exact top-m in torch: products in chunks, then a selection in two stages."""
+"""The search in torch: scores in chunks, then a selection in two stages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 
 from tabr.search.filter import Allowed
 
-_ROWS = {"cpu": 256, "cuda": 1024}  # queries of one product
+_ROWS = {"cpu": 256, "cuda": 1024}  # queries scored at a time
 SCORE_BYTES = {"cpu": 1 << 28, "cuda": 1 << 31}  # scores held at a time
 
 
 class Neighbors(NamedTuple):
-    """Positions of neighbours, best first, and whether there were any; both (b, m).
+    """Positions (b, m) of neighbours, best first, and whether they were found (b, m).
 
     Where fewer candidates are allowed than asked for, `found` is False at the end of
     a row and the position there means nothing.
@@ -38,7 +38,7 @@ def top(
     allowed: Allowed | None = None,
     max_bytes: int | None = None,
 ) -> Neighbors:
-    """Find for each query the m candidates with the largest <query, vector> + offset.
+    """Return for each query the m candidates with the largest <query, vector> + offset.
 
     Args:
         queries: (b, p).
@@ -46,8 +46,8 @@ def top(
         offsets: (n,), or None for zeros.
         m: Neighbours asked for; fewer come back where there are fewer candidates.
         exclude: (b,), the position of a candidate that is the query itself, or -1.
-        allowed: Further rule; both are applied before the selection.
-        max_bytes: Scores held at a time; it never changes the result.
+        allowed: Which candidates a query may take, besides `exclude`.
+        max_bytes: Of scores held at a time; it never changes the result.
     """
     b, n = len(queries), len(vectors)
     kind = queries.device.type
@@ -56,13 +56,14 @@ def top(
     n_candidates = max(1, min(n, limit // n_rows))
     m = min(m, n)
     if b == 0 or m == 0:
-        return nobody(b, m, queries.device)
+        empty = torch.zeros(b, m, dtype=torch.int64, device=queries.device)
+        return Neighbors(empty, empty.bool())
     parts = []
-    with full_precision():
-        for rows in slices(b, n_rows):
+    with _full_precision():
+        for rows in _slices(b, n_rows):
             best, position = queries[:0], queries[:0].long()
-            for part in slices(n, n_candidates):
-                score = scores(queries, vectors, offsets, rows, part, exclude, allowed)
+            for part in _slices(n, n_candidates):
+                score = _scores(queries, vectors, offsets, rows, part, exclude, allowed)
                 score, index = _select(score, min(m, part.stop - part.start))
                 index = index + part.start
                 if part.start:
@@ -74,19 +75,13 @@ def top(
     return Neighbors(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
 
 
-def nobody(b: int, m: int, device: torch.device) -> Neighbors:
-    """Return room for neighbours, of whom none is found."""
-    empty = torch.zeros(b, m, dtype=torch.int64, device=device)
-    return Neighbors(empty, empty.bool())
-
-
-def slices(n: int, size: int) -> Iterator[slice]:
-    """Cut 0..n into slices of a size; the last may be shorter."""
+def _slices(n: int, size: int) -> Iterator[slice]:
+    """The slices of 0..n of a size; the last may be shorter."""
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
 
 
-def scores(
+def _scores(
     queries: Tensor,
     vectors: Tensor,
     offsets: Tensor | None,
@@ -95,20 +90,20 @@ def scores(
     exclude: Tensor | None,
     allowed: Allowed | None,
 ) -> Tensor:
-    """Return scores (r, c) of a slice of each; -inf where a candidate may not be."""
-    near = vectors[part].to(queries.device)  # they may be kept elsewhere
+    """Return scores (r, c) of a slice of each; -inf where one may not be taken."""
+    columns = vectors[part].to(queries.device)  # they may be in host memory
     if offsets is None:
-        score = queries[rows] @ near.T
+        score = queries[rows] @ columns.T
     else:
-        score = torch.addmm(offsets[part], queries[rows], near.T)
+        score = torch.addmm(offsets[part], queries[rows], columns.T)
     if exclude is not None:
-        _forbid(score, exclude[rows] - part.start)
+        _exclude(score, exclude[rows] - part.start)
     if allowed is not None:
         score.masked_fill_(~allowed(rows, part), -math.inf)
     return score
 
 
-def _forbid(score: Tensor, position: Tensor) -> None:
+def _exclude(score: Tensor, position: Tensor) -> None:
     """Set the score at each row's position to -inf, where it lies inside."""
     inside = (position >= 0) & (position < score.shape[1])
     column = position.clamp(0, score.shape[1] - 1)[:, None]
@@ -119,11 +114,11 @@ def _forbid(score: Tensor, position: Tensor) -> None:
 def _select(score: Tensor, m: int) -> tuple[Tensor, Tensor]:
     """Return the m largest scores of each row and their positions.
 
-    A row's m largest scores lie within the m bins of largest maximum: so the maxima
-    of bins are selected first, then the members of those bins.
+    The m largest scores of a row lie within the m bins of largest maximum: these bins
+    are selected first, then the scores in them.
     """
     n = score.shape[1]
-    size = 1 << max(0, round(math.log2(max(1.0, n / m)) / 2))  # members of a bin
+    size = 1 << max(0, round(math.log2(max(1.0, n / m)) / 2))  # scores of a bin
     n_bins = n // size
     if size < 4 or n_bins < 2 * m:
         value, index = score.topk(m)
@@ -132,16 +127,16 @@ def _select(score: Tensor, m: int) -> tuple[Tensor, Tensor]:
     maxima = score[:, :covered].view(-1, size, n_bins).amax(1)
     bins = maxima.topk(m, sorted=False).indices  # (r, m)
     step = torch.arange(0, covered, n_bins, device=score.device)
-    members = (bins[:, None] + step[:, None]).flatten(1)  # (r, size * m)
+    positions = (bins[:, None] + step[:, None]).flatten(1)  # (r, size * m)
     rest = torch.arange(covered, n, device=score.device).expand(len(score), -1)
-    members = torch.cat([members, rest], 1)
-    value, order = score.gather(1, members).topk(m)
-    return value, members.gather(1, order)
+    positions = torch.cat([positions, rest], 1)
+    value, order = score.gather(1, positions).topk(m)
+    return value, positions.gather(1, order)
 
 
 @contextmanager
-def full_precision() -> Iterator[None]:
-    """Switch reduced-precision products off, and back to what the user had."""
+def _full_precision() -> Iterator[None]:
+    """A context without products in reduced precision, whatever the user's setting."""
     before = torch.get_float32_matmul_precision()
     if before == "highest":
         yield

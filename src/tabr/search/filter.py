@@ -1,4 +1,4 @@
-"""Filter of a search: which candidates each row may take."""
+"""The filter of a search: which candidates each query may take."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-# Which candidates a slice of the queries may take out of a slice of the candidates.
-Allowed = Callable[[slice, slice], Tensor]  # -> bool (queries, candidates)
+# From slices of the queries and of the candidates to bool (queries, candidates).
+Allowed = Callable[[slice, slice], Tensor]
 
 
 class Filter(NamedTuple):
-    """Who may take whom, in conjunctive normal form.
+    """What a search knows of a rule: conditions in conjunctive normal form.
 
-    A row may take a candidate if in every group one line holds: the candidate's code
-    lies within the row's [low, high], or outside of it. A line may also be a function.
+    A query may take a candidate if in each clause one condition holds at least. A
+    condition says that the candidate's code lies within the query's [low, high], or
+    outside of it; or it is a function.
 
     Attributes:
-        codes: (c, n) int32, one line for each interval.
+        codes: (c, n) int32, the candidates' codes for each condition.
         low: (c, b) int32.
         high: (c, b) int32.
-        outside: Bit c: line c holds outside.
-        ends: Bit c: line c is the last of its group.
-        functions: For lines that are functions: their numbers and what they allow.
+        outside: Bit i is set if condition i holds outside of the interval.
+        ends: Bit i is set if condition i is the last of its clause.
+        functions: The conditions that are functions, with their numbers.
     """
 
     codes: Tensor
@@ -34,22 +35,22 @@ class Filter(NamedTuple):
     functions: tuple[tuple[int, Allowed], ...] = ()
 
     def allowed(self, rows: slice, part: slice) -> Tensor:
-        """Tell (b, n) which candidates of a slice the rows of a slice may take."""
+        """Return bool (r, c): whether queries of a slice may take candidates of one."""
         functions = dict(self.functions)
-        every: Tensor | None = None
-        one: Tensor | None = None
-        for line in range(len(self.codes)):
-            if line in functions:
-                holds = functions[line](rows, part)
+        conjunction: Tensor | None = None
+        clause: Tensor | None = None
+        for number in range(len(self.codes)):
+            if number in functions:
+                holds = functions[number](rows, part)
             else:
-                code = self.codes[line, part]
-                low, high = (x[line, rows, None] for x in (self.low, self.high))
+                code = self.codes[number, part]
+                low, high = (x[number, rows, None] for x in (self.low, self.high))
                 holds = (code >= low) & (code <= high)
-            if self.outside >> line & 1:
+            if self.outside >> number & 1:
                 holds = ~holds
-            one = holds if one is None else one | holds
-            if self.ends >> line & 1:
-                every = one if every is None else every & one
-                one = None
-        assert every is not None
-        return every
+            clause = holds if clause is None else clause | holds
+            if self.ends >> number & 1:
+                conjunction = clause if conjunction is None else conjunction & clause
+                clause = None
+        assert conjunction is not None
+        return conjunction

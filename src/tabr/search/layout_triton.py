@@ -1,13 +1,13 @@
 """Kernels that lay candidates and queries out for the walks of `walk_triton`.
 
-The walk may use half precision. A score then comes with a rigorous limit of its error,
-so that nobody is missed: rounding moves <q, v> by at most
+A walk may use half precision. A score then comes with a rigorous limit of its error, so
+that no candidate is missed: rounding moves <q, v> by at most
 
     |q / D| |D (v - v')| + |D v| |(q - q') / D|,    for any positive diagonal D.
 
-Both the offset of a candidate and this limit are linear in something of the row times
-something of the candidate: they ride along as further columns of the product, so a
-walk does nothing with a score but compare it.
+The offset of a candidate and this limit are products of a number of the row and one of
+the candidate: they are further columns of the product, so that a walk does nothing with
+a score but compare it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import triton.language as tl
 
 from tabr.search.rank_triton import exact_scores
 
-LEAST_BOUND = tl.constexpr(-1e29)  # who must not be taken scores less
+LEAST_BOUND = tl.constexpr(-1e29)  # a candidate that may not be taken scores less
 _HALF_ERROR = tl.constexpr(2.0**-11 + 2.0**-18)  # of rounding and of summing up
 _FULL_ERROR = tl.constexpr(2.0**-18)
 
 
 @triton.jit
 def _truncate(x):
-    """Clear the bits that a TF32 product does not read."""
+    """Return numbers without the bits that a TF32 product does not read."""
     return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def _round_up(x):
-    """Round to half precision, never down."""
+    """Return numbers in half precision, never rounded down."""
     return tl.maximum(x * (1.0 + 2.0**-9), 2.0**-14).to(tl.float16)
 
 
@@ -43,10 +43,10 @@ def _power_of_two(x):
 
 @triton.jit
 def _balance(gram, j, p, P2: tl.constexpr, HAS_GRAM: tl.constexpr):
-    """Return the squares of D, zero beyond p: the metric's own scales of columns."""
+    """Return the squares of D, which are the metric's scales of columns; 0 beyond p."""
     if HAS_GRAM:
-        every = tl.arange(0, P2)
-        most = tl.max(tl.load(gram + every * (p + 1), mask=every < p, other=0.0), 0)
+        k = tl.arange(0, P2)
+        most = tl.max(tl.load(gram + k * (p + 1), mask=k < p, other=0.0), 0)
         d2 = tl.load(gram + j * (p + 1), mask=j < p, other=0.0)
         return tl.where(j < p, tl.maximum(d2, most * 1e-12 + 1e-30), 0.0)
     else:
@@ -54,14 +54,16 @@ def _balance(gram, j, p, P2: tl.constexpr, HAS_GRAM: tl.constexpr):
 
 
 @triton.jit
-def _units(gram, usual, p, PK: tl.constexpr, P2: tl.constexpr, HAS_GRAM: tl.constexpr):
+def _units(
+    gram, mean_abs, p, PK: tl.constexpr, P2: tl.constexpr, HAS_GRAM: tl.constexpr
+):
     """Return units of offsets and of errors that suit half precision.
 
-    Offsets far beyond the unit lose precision, which their limits tell.
+    Offsets far beyond the unit lose precision, which their limits account for.
     """
     j = tl.arange(0, P2)
     d2 = _balance(gram, j, p, P2, HAS_GRAM)
-    size = tl.load(usual + j, mask=j < PK, other=0.0)
+    size = tl.load(mean_abs + j, mask=j < PK, other=0.0)
     reach = tl.sum(tl.sqrt(d2) * size, 0)
     return (
         _power_of_two(reach * reach + 1e-30),
@@ -71,7 +73,7 @@ def _units(gram, usual, p, PK: tl.constexpr, P2: tl.constexpr, HAS_GRAM: tl.cons
 
 @triton.jit
 def _scaled_gram(gram, scales, rows, columns, p, unit):
-    """Load a block of the metric of scaled columns, in two parts of half precision."""
+    """Return a block of the metric of scaled columns, as two float16 parts."""
     inside = (rows < p)[:, None] & (columns < p)[None, :]
     at = rows[:, None] * p + columns[None, :]
     whole = tl.load(gram + at, mask=inside, other=0.0) / unit
@@ -82,7 +84,7 @@ def _scaled_gram(gram, scales, rows, columns, p, unit):
 
 @triton.jit(do_not_specialize=["n", "p", "n_blocks"])
 def prepare(
-    vectors, rounded, scales, gram, usual, offsets, n, p, n_blocks,
+    vectors, rounded, scales, gram, mean_abs, offsets, n, p, n_blocks,
     HAS_GRAM: tl.constexpr, HALF: tl.constexpr, PK: tl.constexpr,
     MAIN: tl.constexpr, BK: tl.constexpr, P2: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
@@ -92,14 +94,14 @@ def prepare(
     l'Al, which float32 hardly sees; A takes two products.
     """
     k = tl.arange(0, BK)
-    unit, error_unit = _units(gram, usual, p, PK, P2, HAS_GRAM)
+    unit, error_unit = _units(gram, mean_abs, p, PK, P2, HAS_GRAM)
     gram_unit = 1.0
     if HAS_GRAM and HALF:  # no number of the scaled metric is larger
-        every = tl.arange(0, P2)
-        d2 = _balance(gram, every, p, P2, HAS_GRAM)
-        of_all = tl.load(scales + every, mask=every < PK, other=0.0)
-        gram_unit = _power_of_two(2 * tl.max(d2 * of_all * of_all, 0) + 1e-30)
-    if MAIN == BK:  # stays for all blocks
+        columns = tl.arange(0, P2)
+        d2 = _balance(gram, columns, p, P2, HAS_GRAM)
+        all_scales = tl.load(scales + columns, mask=columns < PK, other=0.0)
+        gram_unit = _power_of_two(2 * tl.max(d2 * all_scales * all_scales, 0) + 1e-30)
+    if MAIN == BK:  # the same for all blocks
         s = tl.load(scales + k)
         inverse = 1.0 / s
         weight = (_balance(gram, k, p, P2, HAS_GRAM) * s * s)[None, :]
@@ -151,48 +153,48 @@ def prepare(
                 offset -= tl.sum(product * (2 * v - seen), 1)
         offset = offset * gram_unit
         size = tl.sqrt(squares)
-        there = i < n
-        tl.store(offsets + i, tl.where(there, offset, -1e30))
-        own = i.to(tl.int64) * PK + p
-        tl.store(vectors + own, tl.where(there, offset, -1e30))
-        tl.store(vectors + own + 1, size)
+        valid = i < n
+        tl.store(offsets + i, tl.where(valid, offset, -1e30))
+        extra = i.to(tl.int64) * PK + p
+        tl.store(vectors + extra, tl.where(valid, offset, -1e30))
+        tl.store(vectors + extra + 1, size)
         if HALF:
-            part = tl.where(there, offset / unit, -60000.0)
+            part = tl.where(valid, offset / unit, -60000.0)
             first = tl.maximum(part, -60000.0).to(tl.float16)
             rest_of = part - first.to(tl.float32)
             second = tl.maximum(rest_of * 2048, -60000.0).to(tl.float16)
             missed = tl.abs(rest_of - second.to(tl.float32) / 2048) * 1024
             error = (tl.sqrt(lost) + size * _HALF_ERROR) / error_unit
-            tl.store(rounded + own, first)
-            tl.store(rounded + own + 1, second)
-            tl.store(rounded + own + 2, _round_up(error))
-            tl.store(rounded + own + 3, _round_up(missed))
+            tl.store(rounded + extra, first)
+            tl.store(rounded + extra + 1, second)
+            tl.store(rounded + extra + 2, _round_up(error))
+            tl.store(rounded + extra + 3, _round_up(missed))
 
 
 @triton.jit
 def _scaled(vectors, inverse, at, j, p):
-    """Load columns j of candidates, times the inverse of their scales."""
+    """Return columns j of candidates, times the inverse of their scales."""
     v = tl.where((j < p)[None, :], tl.load(vectors + at + j[None, :]), 0.0)
     return v * inverse[None, :]
 
 
 @triton.jit(do_not_specialize=["b", "m", "p"])
 def start(
-    queries, vectors, offsets, scales, gram, usual, last, plain, full_upper,
-    full_lower, upper, lower, unit_of, bound, count, loose, state, order, b,
+    queries, vectors, offsets, scales, gram, mean_abs, last, padded, full_upper,
+    full_lower, upper, lower, row_units, bound, count, loose, state, order, b,
     m, p,
     HAS_LAST: tl.constexpr, HAS_GRAM: tl.constexpr, HALF: tl.constexpr,
     PK: tl.constexpr, MAIN: tl.constexpr, P2: tl.constexpr, BP: tl.constexpr,
     M2: tl.constexpr,
 ):  # fmt: skip
-    """Lay out a row's query for the walks, and bound it by its last neighbours."""
+    """Lay a row's query out for the walks, and bound the row by its last neighbours."""
     r = tl.program_id(0)
     j = tl.arange(0, P2)
     inside = j < PK
     q = tl.load(queries + r * p + j, mask=(j < p) & (r < b), other=0.0)
     d2 = tl.where(j < p, _balance(gram, j, p, P2, HAS_GRAM), 1.0)
     norm = tl.sqrt(tl.sum(q * q / d2, 0))
-    tl.store(plain + r * PK + j, q, mask=inside)
+    tl.store(padded + r * PK + j, q, mask=inside)
     error = norm * _FULL_ERROR
     with_offset = tl.where(j == p, 1.0, q)
     is_limit = j == p + 1
@@ -200,10 +202,10 @@ def start(
     tl.store(full_upper + r * PK + j, row, mask=inside)
     row = tl.where(is_limit, -error, with_offset)
     tl.store(full_lower + r * PK + j, row, mask=inside)
-    there = (r < b).to(tl.int32)
-    waits_for = there
+    exists = (r < b).to(tl.int32)
+    row_state = exists
     if HALF:
-        unit, error_unit = _units(gram, usual, p, PK, P2, HAS_GRAM)
+        unit, error_unit = _units(gram, mean_abs, p, PK, P2, HAS_GRAM)
         s = tl.load(scales + j, mask=inside, other=1.0)
         scaled = q * s
         scale = _power_of_two(tl.max(tl.abs(scaled), 0))
@@ -223,20 +225,20 @@ def start(
         tl.store(upper + r * PK + j, tl.where(is_limit, limit, half), mask=inside)
         tl.store(lower + r * PK + j, tl.where(is_limit, -limit, half), mask=inside)
         usable = (of_offset >= 2.0**-13) & (error.to(tl.float32) < 50000.0)
-        waits_for = tl.where(usable, there, 2 * there)  # or half has not the range
-        tl.store(unit_of + r, scale)
+        row_state = tl.where(usable, exists, 2 * exists)  # else half lacks the range
+        tl.store(row_units + r, scale)
     tl.store(count + r, 0)
     tl.store(order + r, r)
-    tl.store(state + r, waits_for)
+    tl.store(state + r, row_state)
     least = tl.where(r < b, LEAST_BOUND, 0.0)
-    is_loose = there
+    is_loose = exists
     if HAS_LAST:
         i = tl.arange(0, M2)
         ids = tl.load(last + r * m + i, mask=(i < m) & (r < b), other=-1)
         ok = ids >= 0
         if tl.sum(ok.to(tl.int32), 0) == m:
             tl.debug_barrier()  # the query is read again, by all threads
-            query = plain + r * PK
+            query = padded + r * PK
             value = exact_scores(query, vectors, offsets, ids, ok, PK, MAIN, BP, M2)
             least = tl.min(tl.where(ok, value, float("inf")), 0)
             is_loose = 0

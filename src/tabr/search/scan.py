@@ -1,16 +1,18 @@
-"""Candidates laid out for the kernels of a walk, and one search in them."""
+"""The search on NVIDIA GPUs: candidates laid out for Triton kernels, and its steps.
+
+`walk_triton` describes the search, `layout_triton` its precision.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 import triton
 from torch import Tensor
 
-from tabr.device.member_axis import n_at_once
+from tabr.device.member_axis import n_on_device
 from tabr.search import layout_triton, rank_triton, walk_triton
 from tabr.search.exact import Neighbors
 from tabr.search.filter import Filter
@@ -23,7 +25,7 @@ _PREPARING = 264  # programs: each reads the metric
 _GATHERED = 528  # programs for each group of gathered rows
 _LISTED = 2048  # candidates that may reach a row's bound, before it is tightened
 _SHARING = 264  # programs that search without lists
-_CHUNKS = 32  # at most, of candidates that are put into bins together
+_CHUNKS = 32  # most chunks of candidates, each of which has bins of its own
 
 # Tiles as measured on one H200, for full and for half precision.
 _PREPARE = (  # of one block of columns, of several
@@ -34,12 +36,14 @@ _BINS = (
     {"BQ": 64, "BN": 32, "num_warps": 4, "num_stages": 3},
     {"BQ": 128, "BN": 64, "num_warps": 4, "num_stages": 3},
 )
+# Speed alone depends on these: programs never wait for each other. Of points up to 128
+# wide two programs in half precision fit on a multiprocessor, of wider ones one.
 _COLLECT = (
     {"BQ": 64, "BN": 32, "num_warps": 4, "num_stages": 3},
     {"BQ": 128, "BN": 128, "num_warps": 8, "num_stages": 2},
 )
 
-# The interpreter knows no assembler.
+# Triton's interpreter runs no assembler.
 PORTABLE = os.environ.get("TRITON_INTERPRET") == "1"
 
 
@@ -47,7 +51,7 @@ class Scan:
     """Candidates (n, p), laid out for the kernels.
 
     Points that a training step moves are laid out anew at each step; for others only
-    `follow` is called, which takes over a new metric.
+    `set_metric` is called.
     """
 
     def __init__(self, vectors: Tensor) -> None:
@@ -55,41 +59,34 @@ class Scan:
         self.n, self.p = n, p = vectors.shape
         self.half = p >= _HALF_FROM
         self.main, self.width = _widths(p)
+        block = self.main if self.main <= 128 else 64
+        self.width_constants = {"PK": self.width, "MAIN": self.main, "BK": block}
         self.n_padded = triton.cdiv(max(n, 1), _PADDED) * _PADDED
         extra = (0, self.width - p, 0, self.n_padded - n)
         self.vectors = F.pad(vectors, extra)
-        self.usual = self.vectors.abs().sum(0) / max(n, 1)
+        self.mean_abs = self.vectors.abs().sum(0) / max(n, 1)
         self.rounded, self.scales = self.vectors, self.vectors.new_ones(self.width)
         if self.half:
             # A power of two of each column: dividing by it rounds nothing.
             largest = self.vectors.abs().amax(0)
-            wanted = torch.maximum(4 * self.usual, largest / 2**15).clamp_min(1e-30)
+            wanted = torch.maximum(4 * self.mean_abs, largest / 2**15).clamp_min(1e-30)
             self.scales = torch.exp2(wanted.log2().ceil())
             self.rounded = (self.vectors / self.scales).half()
 
-    def follow(self, gram: Tensor | None) -> None:
+    def set_metric(self, gram: Tensor | None) -> None:
         """Take over a metric: gram (p, p), or None for products."""
-        self.gram = None if gram is None else gram.contiguous()
+        # Without a metric the kernels get any tensor in its place.
+        self.gram = self.vectors if gram is None else gram.contiguous()
+        p2 = triton.next_power_of_2(self.width)
+        self.metric_constants = {"HAS_GRAM": gram is not None, "P2": p2}
         self.offsets = self.vectors.new_empty(self.n_padded)
         tile = _PREPARE[self.main > 128]
         n_blocks = self.n_padded // tile["BN"]
         layout_triton.prepare[(min(n_blocks, _PREPARING),)](
-            self.vectors, self.rounded, self.scales, self._gram(), self.usual,
-            self.offsets, self.n, self.p, n_blocks, HALF=self.half, **self._shape(),
-            **self._metric(), **tile,
+            self.vectors, self.rounded, self.scales, self.gram, self.mean_abs,
+            self.offsets, self.n, self.p, n_blocks, HALF=self.half,
+            **self.width_constants, **self.metric_constants, **tile,
         )  # fmt: skip
-
-    def _gram(self) -> Tensor:
-        return self.vectors if self.gram is None else self.gram
-
-    def _metric(self) -> dict[str, Any]:
-        p2 = triton.next_power_of_2(self.width)
-        return {"HAS_GRAM": self.gram is not None, "P2": p2}
-
-    def _shape(self) -> dict[str, int]:
-        """Return widths as the kernels take them."""
-        block = self.main if self.main <= 128 else 64
-        return {"PK": self.width, "MAIN": self.main, "BK": block}
 
     def top(
         self,
@@ -97,21 +94,21 @@ class Scan:
         m: int,
         *,
         exclude: Tensor | None = None,
-        rules: Filter | None = None,
+        filter: Filter | None = None,
         last: Tensor | None = None,
     ) -> Neighbors:
-        """Find for each query the m candidates with the largest <query, v> + offset.
+        """Return for each query the m candidates with the largest <query, v> + offset.
 
         Args:
             queries: (b, p).
             m: Neighbours asked for.
             exclude: (b,), the position of a candidate that is the query itself, or -1.
-            rules: Further rules.
+            filter: Which candidates a query may take, besides `exclude`.
             last: (b, m) int32, allowed candidates that bound the search from below,
                 or -1; the nearer they are the faster it is.
         """
         m = min(m, self.n)
-        search = _Search(self, queries, m, exclude, rules)
+        search = _Search(self, queries, m, exclude, filter)
         if len(queries) == 0 or m == 0:
             return search.result
         search.start(last)
@@ -132,10 +129,10 @@ class _Search:
     """One search: its steps, and what they leave for each other on the device.
 
     Attributes:
-        result: What was found so far.
+        result: The neighbours found so far.
         state: (b,), which walk a row waits for: 0 none, 1 any, 2 in full precision.
         loose: (b,), whether its bound is too low for a walk.
-        order: The rows of the next walk, -1 for nobody; all at first.
+        order: The rows of the next walk, then -1; all rows at first.
     """
 
     def __init__(
@@ -144,41 +141,46 @@ class _Search:
         queries: Tensor,
         m: int,
         exclude: Tensor | None,
-        rules: Filter | None,
+        filter: Filter | None,
     ) -> None:
         self.scan, self.queries, self.m = scan, queries.contiguous(), m
         self.b, device = len(queries), queries.device
         # Rows come in whole tiles, too.
         self.n_padded = n = triton.cdiv(self.b, 128) * 128
 
-        def room(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.empty(*shape, dtype=dtype, device=device)
 
         self.result = Neighbors(
-            room(self.b, m, dtype=torch.int64), room(self.b, m, dtype=torch.bool)
+            empty(self.b, m, dtype=torch.int64), empty(self.b, m, dtype=torch.bool)
         )
         self.m2 = max(16, triton.next_power_of_2(m))
         self.length = max(_LISTED, 4 * self.m2)
-        self.plain, *self.full = room(3, n, scan.width)  # queries; upper, lower
+        # Queries as they are; then for scores at most and at least, in each precision.
+        self.padded, *self.full = empty(3, n, scan.width)
         self.rounded = self.full
         if scan.half:
-            self.rounded = [*room(2, n, scan.width, dtype=torch.float16)]
-        self.unit_of, self.bound = room(2, n)
-        self.loose, self.state, self.order, self.count = room(4, n, dtype=torch.int32)
-        self.n_gathered = room(1, dtype=torch.int32)
+            self.rounded = [*empty(2, n, scan.width, dtype=torch.float16)]
+        self.row_units, self.bound = empty(2, n)
+        self.loose, self.state, self.order, self.count = empty(4, n, dtype=torch.int32)
+        self.n_gathered = empty(1, dtype=torch.int32)
         self.is_gathered = False
-        self.lists = room(n, self.length, dtype=torch.int32)
-        self.keys = room(n, 3 * self.length, dtype=torch.int64)
-        self.has_own = exclude is not None
-        if exclude is None:  # nobody: a kernel for both is compiled once
+        self.lists = empty(n, self.length, dtype=torch.int32)
+        self.keys = empty(n, 3 * self.length, dtype=torch.int64)
+        self.n_excluded = 0 if exclude is None else 1
+        if exclude is None:  # -1 excludes none: so one kernel serves all searches
             exclude = torch.full((self.b,), -1, device=device)
-        self.own = exclude
-        n_rules = 0 if rules is None else len(rules.codes)
-        nothing = Filter(self.count, self.count, self.count, 0, 0)
-        given = nothing if rules is None else rules
-        self.ruled = given.codes, given.low, given.high
-        self.rules = {"N_RULES": n_rules, "OUTSIDE": given.outside, "ENDS": given.ends}
-        self.exact = {
+        self.exclude = exclude
+        n_conditions = 0 if filter is None else len(filter.codes)
+        if filter is None:
+            filter = Filter(self.count, self.count, self.count, 0, 0)
+        self.conditions = filter.codes, filter.low, filter.high
+        self.condition_constants = {
+            "N_CONDITIONS": n_conditions,
+            "OUTSIDE": filter.outside,
+            "ENDS": filter.ends,
+        }
+        self.rank_constants = {
             "PK": scan.width,
             "MAIN": scan.main,
             "BP": min(32, scan.main),
@@ -189,24 +191,21 @@ class _Search:
         """Lay the queries out, and bound them by their last neighbours."""
         scan = self.scan
         layout_triton.start[(self.n_padded,)](
-            self.queries, scan.vectors, scan.offsets, scan.scales, scan._gram(),
-            scan.usual, self.count if last is None else last, self.plain, *self.full,
-            *self.rounded, self.unit_of, self.bound, self.count, self.loose,
-            self.state, self.order, self.b, self.m, scan.p,
-            HAS_LAST=last is not None, HALF=scan.half, **scan._metric(), **self.exact,
+            self.queries, scan.vectors, scan.offsets, scan.scales, scan.gram,
+            scan.mean_abs, self.count if last is None else last, self.padded,
+            *self.full, *self.rounded, self.row_units, self.bound, self.count,
+            self.loose, self.state, self.order, self.b, self.m, scan.p,
+            HAS_LAST=last is not None, HALF=scan.half, **scan.metric_constants,
+            **self.rank_constants,
         )  # fmt: skip
 
-    def gather(self, most: int) -> None:
-        """Let the next walks take only rows whose state is at most this."""
+    def gather(self, max_state: int) -> None:
+        """Leave only rows whose state is at most this to the next walks."""
         self.is_gathered = True
         walk_triton.gather[(1,)](
-            self.state,
-            self.order,
-            self.n_gathered,
-            self.n_padded,
-            MOST=most,
-            BLOCK=1024,
-        )
+            self.state, self.order, self.n_gathered, self.n_padded,
+            MAX_STATE=max_state, BLOCK=1024,
+        )  # fmt: skip
 
     def bound_by_bins(self, half: bool) -> None:
         """Bound loose rows by the best of bins."""
@@ -218,37 +217,39 @@ class _Search:
         maxima = self.bound.new_empty(self.n_padded, n_bins)
         _, queries = self.rounded if half else self.full
         walk_triton.best_of_bins[(self.n_padded // tile["BQ"], n_chunks)](
-            queries, scan.rounded if half else scan.vectors, *self.ruled, self.order,
-            self.loose, maxima, self.b, scan.n, per_program, n_tiles,
-            HALF=half, **scan._shape(), **self.rules, **tile,
+            queries, scan.rounded if half else scan.vectors, *self.conditions,
+            self.order, self.loose, maxima, self.b, scan.n, per_program, n_tiles,
+            HALF=half, **scan.width_constants, **self.condition_constants, **tile,
         )  # fmt: skip
         # The row itself may be the best of a bin.
         walk_triton.bound_by_bins[(self.b,)](
-            maxima, self.unit_of, self.order, self.state, self.loose, self.bound,
-            self.m + self.has_own, n_bins, HALF=half,
+            maxima, self.row_units, self.order, self.state, self.loose, self.bound,
+            self.m + self.n_excluded, n_bins, HALF=half,
             SIZE=triton.next_power_of_2(max(n_bins, self.m) + 1),
         )  # fmt: skip
 
     def collect(self, half: bool) -> None:
-        """List who may reach the bounds of rows, and rank the listed."""
+        """List the candidates that may reach the bounds of rows, and rank them."""
         scan, tile = self.scan, _COLLECT[half]
         n_tiles, n_groups = scan.n_padded // tile["BN"], self.n_padded // tile["BQ"]
         # Gathered rows fill few groups, which should fill the device nevertheless.
         n_programs = _GATHERED if self.is_gathered else _PROGRAMS // n_groups
-        n_programs //= n_at_once()  # others search at the same time
+        n_programs //= n_on_device()  # other members search at the same time
         per_program = triton.cdiv(n_tiles, max(1, n_programs))
         upper, _ = self.rounded if half else self.full
         walk_triton.collect[(n_groups, triton.cdiv(n_tiles, per_program))](
-            upper, scan.rounded if half else scan.vectors, *self.ruled, self.unit_of,
-            self.bound, self.order, self.state, self.count, self.lists, self.b,
-            scan.n, per_program, n_tiles, HALF=half,
-            LIST=self.length, PORTABLE=PORTABLE, **scan._shape(), **self.rules, **tile,
+            upper, scan.rounded if half else scan.vectors, *self.conditions,
+            self.row_units, self.bound, self.order, self.state, self.count, self.lists,
+            self.b, scan.n, per_program, n_tiles, HALF=half, LIST=self.length,
+            PORTABLE=PORTABLE, **scan.width_constants, **self.condition_constants,
+            **tile,
         )  # fmt: skip
         rank_triton.rank[(self.b,)](
-            self.plain, scan.vectors, scan.offsets, self.own, scan.rounded, upper,
-            self.unit_of, self.bound, self.loose, self.state, self.count, self.lists,
-            self.keys, *self.result, scan.n, self.m, scan.p, MOST=1 if half else 2,
-            AGAIN=half and not self.is_gathered, LIST=self.length, **self.exact,
+            self.padded, scan.vectors, scan.offsets, self.exclude, scan.rounded, upper,
+            self.row_units, self.bound, self.loose, self.state, self.count, self.lists,
+            self.keys, *self.result, scan.n, self.m, scan.p,
+            MAX_STATE=1 if half else 2, MAY_REPEAT=half and not self.is_gathered,
+            LIST=self.length, **self.rank_constants,
         )  # fmt: skip
 
     def without_lists(self) -> None:
@@ -259,9 +260,10 @@ class _Search:
         share = triton.cdiv(scan.n, n_shares)
         scratch = self.keys.new_empty(_SHARING, 3 * self.length)
         rank_triton.search_share[(_SHARING,)](
-            self.plain, scan.vectors, scan.offsets, self.own, *self.ruled, self.order,
-            self.n_gathered, scratch, self.keys, self.b, scan.n, self.m, share,
-            N_SHARES=n_shares, LIST=self.length, **self.exact, **self.rules,
+            self.padded, scan.vectors, scan.offsets, self.exclude, *self.conditions,
+            self.order, self.n_gathered, scratch, self.keys, self.b, scan.n, self.m,
+            share, N_SHARES=n_shares, LIST=self.length, **self.rank_constants,
+            **self.condition_constants,
         )  # fmt: skip
         rank_triton.merge_shares[(self.b,)](
             self.state, self.keys, *self.result, self.m, N_SHARES=n_shares,
@@ -270,7 +272,7 @@ class _Search:
 
 
 def _may_be_loose(n: int, m: int, length: int) -> bool:
-    """Tell whether n candidates can make a row loose after its list overflowed."""
+    """Whether n candidates can make a row loose after its list overflowed."""
     return n / length * m > length // 2
 
 

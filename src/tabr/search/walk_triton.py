@@ -1,16 +1,15 @@
-"""Exact top-m on GPUs without the matrix of scores: the kernels of `scan`.
+"""Kernels that walk over all candidates and list those that may be among the best.
 
-A *bound* of a row is a score that at least m of its candidates reach. It comes from
-the neighbours the row had before, scored under today's metric; for a row without any,
-from the best of bins of a first walk over all candidates. One walk then *collects*
-whoever may reach the bound, usually little more than m, and those are *ranked* exactly.
-
-The walk may use half precision; `layout_triton` says why nobody is missed. It does
-nothing with a score but compare it.
+A *walk* computes all scores tile by tile, in registers. A *bound* of a row is a score
+that at least m of its candidates reach. It comes from the neighbours that the row had
+before, scored under today's metric; for a row without any, from the best of bins of a
+first walk. The next walk *collects* the candidates that may reach the bound, usually
+little more than m, and `rank_triton` ranks them exactly. A walk may use half precision;
+`layout_triton` says why no candidate is missed.
 
 A row whose list overflows has its bound raised by what was collected. Such rows are
 gathered, so that few of them cost little, and walked again: in half precision where
-that promises a shorter list, then in full precision; a row that still overflows, which
+that promises a shorter list, then in full precision. A row that still overflows, which
 takes hundreds of ties, is searched by a kernel that needs no list. All of this happens
 on the device, and kernels end at once where they have nothing to do. Among equal scores
 the lower position wins, so results do not depend on the order of collection.
@@ -27,12 +26,12 @@ import triton.language as tl
 from tabr.search.layout_triton import LEAST_BOUND
 from tabr.search.rank_triton import allowed, nth_best, ordered, unordered
 
-# Four scores at a time: compare with the bound, and list those few that reach it. All
-# places are asked for before any is used, so that one wait serves the four; they start
-# at zero, since a register that is only written under a condition lives through the
-# whole walk, and 64 of them leave room for one program where two fit. The same in
-# Triton's own words (`PORTABLE`) costs a hundred instructions for each score. A tile
-# must not be so small that several threads hold a score: each would list it.
+# Four scores at a time: compare with the bound, and list those few that reach it. The
+# same in Triton's language (`PORTABLE`) takes a hundred instructions for each score.
+# All four places are asked for before any is used, so that the waits overlap. They
+# start at zero: a register that is only written under a condition is kept for the whole
+# walk, and 64 such leave room for one program on a multiprocessor instead of two. A
+# tile must not be so small that several threads hold a score: each would list it.
 _LIST_HITS = tl.constexpr("""
 {
     .reg .pred h0, h1, h2, h3, any, fits;
@@ -107,21 +106,22 @@ def _products(
 def _scores(
     queries, vectors, q, rest, rows, columns, codes, low, high, b, n,
     PK: tl.constexpr, MAIN: tl.constexpr, BK: tl.constexpr, BQ: tl.constexpr,
-    BN: tl.constexpr, HALF: tl.constexpr, N_RULES: tl.constexpr,
+    BN: tl.constexpr, HALF: tl.constexpr, N_CONDITIONS: tl.constexpr,
     OUTSIDE: tl.constexpr, ENDS: tl.constexpr,
 ):  # fmt: skip
-    """Return the products of a tile, -inf where a rule forbids a candidate."""
+    """Return the products of a tile, -inf where the filter forbids a candidate."""
     value = _products(
         queries, vectors, q, rest, rows, columns, PK, MAIN, BK, BQ, BN, HALF
     )
-    if N_RULES:
-        ok = allowed(rows, columns, codes, low, high, b, n, N_RULES, OUTSIDE, ENDS)
+    if N_CONDITIONS:
+        ok = allowed(rows, columns, codes, low, high, b, n, N_CONDITIONS, OUTSIDE, ENDS)
         value = tl.where(ok, value, float("-inf"))
     return value
 
 
 @triton.jit
 def _dot(a, b, total, HALF: tl.constexpr):
+    """Return total + a b, exact to the precision of the walk."""
     if HALF:
         return tl.dot(a, b, total)
     else:
@@ -130,7 +130,7 @@ def _dot(a, b, total, HALF: tl.constexpr):
 
 @triton.jit
 def _tiles(queries, rows, PK: tl.constexpr, MAIN: tl.constexpr, BK: tl.constexpr):
-    """Return what `_products` reads of the rows, loaded once for a whole walk."""
+    """Return the rows' tiles that `_products` reads, loaded once for a whole walk."""
     at = rows[:, None] * PK
     q = tl.load(queries + at + tl.arange(0, BK)[None, :])
     if PK > MAIN:
@@ -140,49 +140,49 @@ def _tiles(queries, rows, PK: tl.constexpr, MAIN: tl.constexpr, BK: tl.constexpr
 
 
 @triton.jit(do_not_specialize=["n"])
-def gather(state, order, n_gathered, n, MOST: tl.constexpr, BLOCK: tl.constexpr):
-    """List the rows whose state is at most MOST, and -1 for nobody; one program."""
-    n_found = 0
+def gather(state, order, n_gathered, n, MAX_STATE: tl.constexpr, BLOCK: tl.constexpr):
+    """List the rows with a state of 1 to MAX_STATE, then -1; one program does it."""
+    n_listed = 0
     for first in range(0, n, BLOCK):
         r = first + tl.arange(0, BLOCK)
-        waits_for = tl.load(state + r, mask=r < n, other=0)
-        wanted = ((waits_for > 0) & (waits_for <= MOST)).to(tl.int32)
-        at = n_found + tl.cumsum(wanted, 0) - 1
+        row_state = tl.load(state + r, mask=r < n, other=0)
+        wanted = ((row_state > 0) & (row_state <= MAX_STATE)).to(tl.int32)
+        at = n_listed + tl.cumsum(wanted, 0) - 1
         tl.store(order + at, r, mask=wanted > 0)
-        n_found += tl.sum(wanted, 0)
-    tl.store(n_gathered, n_found)
+        n_listed += tl.sum(wanted, 0)
+    tl.store(n_gathered, n_listed)
     for first in range(0, n, BLOCK):
         i = first + tl.arange(0, BLOCK)
-        tl.store(order + i, -1, mask=(i >= n_found) & (i < n))
+        tl.store(order + i, -1, mask=(i >= n_listed) & (i < n))
 
 
 @triton.jit
 def _rows(order, slots):
-    """Return the rows at these slots, and whether there are any."""
+    """Return the rows at these slots, and whether a slot has one."""
     row = tl.load(order + slots)
     return tl.maximum(row, 0), row >= 0
 
 
-@triton.jit(do_not_specialize=["b", "n", "n_tiles", "n_tiles_in_all"])
+@triton.jit(do_not_specialize=["b", "n", "n_tiles", "n_tiles_total"])
 def best_of_bins(
     queries, vectors, codes, low, high, order, loose, maxima, b, n, n_tiles,
-    n_tiles_in_all, HALF: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr,
-    BK: tl.constexpr, BQ: tl.constexpr, BN: tl.constexpr, N_RULES: tl.constexpr,
+    n_tiles_total, HALF: tl.constexpr, PK: tl.constexpr, MAIN: tl.constexpr,
+    BK: tl.constexpr, BQ: tl.constexpr, BN: tl.constexpr, N_CONDITIONS: tl.constexpr,
     OUTSIDE: tl.constexpr, ENDS: tl.constexpr,
 ):  # fmt: skip
-    """Keep the best certain score of each bin; a bin is a column of several tiles."""
+    """Write the best certain score of each bin; a bin is a column of several tiles."""
     slots = tl.program_id(0) * BQ + tl.arange(0, BQ)
-    rows, there = _rows(order, slots)
-    if tl.max(tl.where(there, tl.load(loose + rows), 0), 0) == 0:
+    rows, exists = _rows(order, slots)
+    if tl.max(tl.where(exists, tl.load(loose + rows), 0), 0) == 0:
         return
     q, rest = _tiles(queries, rows, PK, MAIN, BK)
     best = tl.full((BQ, BN), float("-inf"), tl.float32)
     first = tl.program_id(1) * n_tiles
-    for t in range(first, tl.minimum(first + n_tiles, n_tiles_in_all)):
+    for t in range(first, tl.minimum(first + n_tiles, n_tiles_total)):
         columns = t * BN + tl.arange(0, BN)
         value = _scores(
             queries, vectors, q, rest, rows, columns, codes, low, high, b, n,
-            PK, MAIN, BK, BQ, BN, HALF, N_RULES, OUTSIDE, ENDS,
+            PK, MAIN, BK, BQ, BN, HALF, N_CONDITIONS, OUTSIDE, ENDS,
         )  # fmt: skip
         best = tl.maximum(best, value)
     bins = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -191,58 +191,58 @@ def best_of_bins(
 
 @triton.jit(do_not_specialize=["m", "n_bins"])
 def bound_by_bins(
-    maxima, unit_of, order, state, loose, bound, m, n_bins,
+    maxima, row_units, order, state, loose, bound, m, n_bins,
     HALF: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Bound a loose row by the m-th best of its bins, found by bisection."""
+    """Raise the bound of a loose row to the m-th best of its bins."""
     slot = tl.program_id(0)
-    r, there = _rows(order, slot)
+    r, exists = _rows(order, slot)
     if HALF:
-        there = there & (tl.load(state + r) == 1)
-    if (tl.load(loose + r) == 0) | ~there:
+        exists = exists & (tl.load(state + r) == 1)
+    if (tl.load(loose + r) == 0) | ~exists:
         return
     i = tl.arange(0, SIZE)
     value = tl.load(maxima + slot * n_bins + i, mask=i < n_bins, other=float("-inf"))
-    found = unordered(nth_best(ordered(value), m))
+    score = unordered(nth_best(ordered(value), m))
     if HALF:
-        found = found * tl.load(unit_of + r)
-    tl.store(bound + r, tl.maximum(_lowered(found), tl.load(bound + r)))
+        score = score * tl.load(row_units + r)
+    tl.store(bound + r, tl.maximum(_lowered(score), tl.load(bound + r)))
     tl.store(loose + r, 0)
 
 
 @triton.jit
 def _lowered(bound):
-    """Lower a bound by what float32 sums of its size may be off."""
+    """Return a bound, lowered by the rounding error of float32 sums of its size."""
     return bound - tl.abs(bound) * 2.0**-19
 
 
-@triton.jit(do_not_specialize=["b", "n", "n_tiles", "n_tiles_in_all"])
+@triton.jit(do_not_specialize=["b", "n", "n_tiles", "n_tiles_total"])
 def collect(
-    queries, vectors, codes, low, high, unit_of, bound, order, state, count, lists,
-    b, n, n_tiles, n_tiles_in_all, HALF: tl.constexpr, PK: tl.constexpr,
+    queries, vectors, codes, low, high, row_units, bound, order, state, count, lists,
+    b, n, n_tiles, n_tiles_total, HALF: tl.constexpr, PK: tl.constexpr,
     MAIN: tl.constexpr, BK: tl.constexpr, BQ: tl.constexpr, BN: tl.constexpr,
-    LIST: tl.constexpr, N_RULES: tl.constexpr, OUTSIDE: tl.constexpr,
+    LIST: tl.constexpr, N_CONDITIONS: tl.constexpr, OUTSIDE: tl.constexpr,
     ENDS: tl.constexpr, PORTABLE: tl.constexpr,
 ):  # fmt: skip
     """List the candidates whose score may reach the bound."""
-    rows, there = _rows(order, tl.program_id(0) * BQ + tl.arange(0, BQ))
-    waits_for = tl.where(there, tl.load(state + rows), 0)
-    wanted = waits_for == 1 if HALF else waits_for > 0
+    rows, exists = _rows(order, tl.program_id(0) * BQ + tl.arange(0, BQ))
+    row_state = tl.where(exists, tl.load(state + rows), 0)
+    wanted = row_state == 1 if HALF else row_state > 0
     if tl.max(wanted.to(tl.int32), 0) == 0:
         return
     least = _lowered(tl.load(bound + rows))
     if HALF:
-        least = tl.maximum(least / tl.load(unit_of + rows), LEAST_BOUND)
+        least = tl.maximum(least / tl.load(row_units + rows), LEAST_BOUND)
     least = tl.where(wanted, least, float("inf"))[:, None]
     q, rest = _tiles(queries, rows, PK, MAIN, BK)
     counts = count + rows[:, None]
     starts = lists + rows[:, None] * LIST
     first = tl.program_id(1) * n_tiles
-    for t in range(first, tl.minimum(first + n_tiles, n_tiles_in_all)):
+    for t in range(first, tl.minimum(first + n_tiles, n_tiles_total)):
         columns = t * BN + tl.arange(0, BN)
         value = _scores(
             queries, vectors, q, rest, rows, columns, codes, low, high, b, n,
-            PK, MAIN, BK, BQ, BN, HALF, N_RULES, OUTSIDE, ENDS,
+            PK, MAIN, BK, BQ, BN, HALF, N_CONDITIONS, OUTSIDE, ENDS,
         )  # fmt: skip
         if PORTABLE:
             hit = value >= least

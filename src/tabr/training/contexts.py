@@ -11,7 +11,7 @@ from torch import Tensor
 from tabr.candidates.device_rules import TaggedRows
 from tabr.candidates.point_index import LastNeighbors, PointIndex, candidate_points
 from tabr.device.member_axis import n_members
-from tabr.network.hidden_sum import shares
+from tabr.network.hidden_sum import sharing_pays
 from tabr.network.rows import Rows, take
 from tabr.network.tabr import Context, Metric, TabR
 from tabr.search import Neighbors
@@ -95,7 +95,8 @@ class Contexts:
         if points is None:
             return Context(self._encode(position), labels, mask)
         n, p = points.shape
-        if self.network.can_share and shares(n, position.numel(), p, position.device):
+        n_pairs, device = position.numel(), position.device
+        if self.network.can_share and sharing_pays(n, n_pairs, p, device):
             return Context(points, labels, mask, position)
         return Context(take(points, position), labels, mask)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from tabr.config import TrainingConfig
-from tabr.device.cuda_graphs import Graphed, Lane, run_in_lanes
+from tabr.device.cuda_graphs import GraphedFunction, Lane, run_in_lanes
 from tabr.errors import TrainingError
 from tabr.training.optimizers import Stepper, adamw
 
@@ -172,7 +172,7 @@ class _Run:
         with job.lane:
             self.total = first.new_zeros(())
             # No circle of references: a graph's memory is to be freed with the run.
-            self.outputs = Graphed(lambda _: _outputs(job), job.lane)
+            self.outputs = GraphedFunction(lambda _: _outputs(job), job.lane)
             self.nothing = torch.zeros(1, device=self.device)
 
     @property
@@ -267,7 +267,7 @@ class _Steps(ABC):
 
     runs: list[_Run]
     lane: Lane
-    take_step: Graphed
+    take_step: GraphedFunction
 
     def start_epoch(self, bar: tqdm[Any], out_of_time: Callable[[], bool]) -> None:
         """Start an epoch and its predictions.
@@ -350,7 +350,7 @@ class _AsOne(_Steps):
             run_in_lanes(of_all.lane, lanes, update)
             return losses
 
-        self.take_step = Graphed(step, of_all.lane, warm=warm)
+        self.take_step = GraphedFunction(step, of_all.lane, warm=warm)
 
     def _begin(self) -> Tensor:
         orders = [run.begin() for run in self.runs]
@@ -379,7 +379,7 @@ def make_step(
     lane: Lane,
     update: Callable[[], object],
     total: Tensor | None = None,
-) -> Graphed:
+) -> GraphedFunction:
     """Return one step of training: row indices (b,) -> their loss before it.
 
     What has the gradients, `update` changes. The sum of the rows' losses is added to
@@ -397,7 +397,7 @@ def make_step(
             total.add_(value, alpha=len(index))
         return value
 
-    return Graphed(step, lane)
+    return GraphedFunction(step, lane)
 
 
 def _reason_to_stop(

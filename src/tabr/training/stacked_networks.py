@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from tabr.device import member_axis
+from tabr.device import member_axis, random
 from tabr.device.cuda_graphs import Lane, run_in_lanes
 from tabr.search import Neighbors
 from tabr.training.losses import BatchLoss
@@ -162,8 +162,8 @@ class StackedLosses:
         first, b = self.losses[0], batches.shape[1]
         self.stack.follow()
         with (
-            member_axis.as_members(len(self.lanes)),
-            member_axis.counting(self.counters),
+            member_axis.stacked_members(len(self.lanes)),
+            random.use_counters(self.counters),
         ):
             shared = self.stack.call(lambda: first.contexts.snapshot(b))
 
@@ -172,7 +172,7 @@ class StackedLosses:
                 batch = _of(batches, place)
                 return self.losses[place].contexts.neighbors(batch, of_one)
 
-            with member_axis.side_by_side():
+            with member_axis.separate_members():
                 of_each = run_in_lanes(self.lane, self.lanes, search)
             near = Neighbors(
                 *(torch.stack(parts) for parts in zip(*of_each, strict=True))

@@ -509,7 +509,7 @@ def test_command_asks_a_model(folder: Path, tmp_path: Path):
         (["--target", "price", "--split", "town"], "'train' and another value"),
         (["--target", "price", "--test", "T", "--split", "town"], "leave one out"),
         (["--target", "price", "-o", "x.txt"], "must end in one of"),
-        (["--target", "price", "--drop", "nobody"], "has no column 'nobody'"),
+        (["--target", "price", "--ignore", "nobody"], "has no column 'nobody'"),
     ],
 )
 def test_mistakes_on_the_command_line_are_one_sentence(

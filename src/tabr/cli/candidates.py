@@ -1,4 +1,4 @@
-"""The commands `add` and `remove`: the memory of a model file."""
+"""The commands `add` and `remove`: the candidates of a model file."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import click
 
 from tabr.cli.files import (
-    check_column,
     check_output,
     file_type,
-    load_model_file,
     model_argument,
     output_type,
-    read_table,
+    read_inputs,
+    read_integers,
     table_argument,
     target_of,
+    target_option,
 )
 from tabr.cli.messages import Mistake, common, say, show_json
 
@@ -32,7 +32,7 @@ output_option = click.option(
 @click.command()
 @model_argument
 @table_argument
-@click.option("--target", metavar="COL", help="The column with the labels.")
+@target_option
 @output_option
 @common
 def add(
@@ -43,21 +43,22 @@ def add(
     as_json: bool,
 ) -> None:
     """Add the labelled rows of TABLE to the candidates of MODEL; no retraining."""
-    if output is not None:
-        check_output(output, [table])
-    frame, model = read_table(table), load_model_file(model_file)
+    check_output(output, table)
+    model, frame = read_inputs(model_file, table)
     target = target_of(model, frame, target, table)
     ids = model.add_candidates(frame.drop(columns=target), frame[target])
-    place = output or model_file
-    model.save(place)
+    destination = output or model_file
+    model.save(destination)
     n = len(model.candidates_)
     if as_json:
         ends = {"first_id": ids[0], "last_id": ids[-1]}
-        show_json({"model": str(place), "added": len(ids), "candidates": n, **ends})
+        show_json(
+            {"model": str(destination), "added": len(ids), "candidates": n, **ends}
+        )
     else:
         say(
-            f"added {len(ids)} rows with ids {ids[0]} to {ids[-1]} to {place}, which"
-            f" now has {n} candidates"
+            f"added {len(ids)} rows with ids {ids[0]} to {ids[-1]} to {destination},"
+            f" which now has {n} candidates"
         )
 
 
@@ -79,31 +80,36 @@ def remove(
     """Remove candidates from MODEL for good; no retraining."""
     if (ids is None) == (table is None):
         raise Mistake("give either --ids or --from, to say which candidates go")
-    if output is not None:
-        check_output(output, [table])
-    chosen = _ids(ids, table)
-    model = load_model_file(model_file)
+    check_output(output, table)
+    from tabr.errors import UnknownIdError
+    from tabr.estimators import load_model
+
+    ids_to_remove = _ids(ids, table)
+    model = load_model(model_file)
     before = len(model.candidates_)
     try:
-        model.remove_candidates(chosen)
-    except KeyError as error:
-        raise Mistake(f"{error.args[0]}; nothing was removed") from error
-    place = output or model_file
-    model.save(place)
+        model.remove_candidates(ids_to_remove)
+    except UnknownIdError as error:
+        raise Mistake(f"{error}; nothing was removed") from error
+    destination = output or model_file
+    model.save(destination)
     n = len(model.candidates_)
     if as_json:
-        show_json({"model": str(place), "removed": before - n, "candidates": n})
+        show_json({"model": str(destination), "removed": before - n, "candidates": n})
     else:
-        say(f"removed {before - n} rows from {place}, which now has {n} candidates")
+        say(
+            f"removed {before - n} rows from {destination}, which now has {n}"
+            " candidates"
+        )
 
 
 def _ids(text: str | None, table: Path | None) -> Any:
-    if table is not None:
-        frame = read_table(table)
-        check_column(frame, "id", table)
-        return frame["id"].to_numpy()
-    assert text is not None
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise Mistake(f"--ids must be like 3,17,18, however: {text!r}") from None
+    """Return the ids of either option."""
+    if text is not None:
+        return read_integers("--ids", text)
+    assert table is not None
+    from tabr.tables.files import check_column, read_table
+
+    frame = read_table(table)
+    check_column(frame, "id", table)
+    return frame["id"].to_numpy()

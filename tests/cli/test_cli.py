@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from tabr import TabRRegressor, cli
 from tabr.tables import files
+from tabr.text import percent
 
 TINY = ["--param", "width=8", "--param", "context_size=4", "--max-epochs", "2"]
 
@@ -354,6 +355,19 @@ def test_neighbors_are_training_rows_with_their_labels(folder: Path):
             )
 
 
+def test_a_class_has_its_probability(folder: Path):
+    table, model = folder / "houses.csv", folder / "class.tabr"
+    proba = json.loads(succeed("predict", model, table, "--proba", "--json").stdout)
+    for command in ("neighbors", "explain"):
+        args = (command, model, table, "--rows", "4")
+        (row,) = json.loads(succeed(*args, "--json").stdout)["rows"]
+        likeliest = proba["probabilities"][row["prediction"]][4]
+        assert row["probability"] == pytest.approx(likeliest, rel=1e-4)
+        assert f"prediction {row['prediction']} ({percent(likeliest)})" in (
+            succeed(*args).stdout
+        )
+
+
 def test_neighbors_fit_80_columns(folder: Path):
     args = ("neighbors", folder / "class.tabr", folder / "houses.csv", "--rows", "1")
     lines = succeed(*args).stdout.splitlines()
@@ -470,8 +484,11 @@ def program(*args: object) -> subprocess.CompletedProcess[str]:
 def test_program_shows_help_and_version():
     assert program("--version").stdout.startswith("tabr ")
     help_text = program().stdout
-    for command in ("fit", "predict", "evaluate", "neighbors", "demo"):
-        assert f"\n  {command} " in help_text
+    commands = [
+        line.split()[0] for line in help_text.split("Commands:")[1].splitlines() if line
+    ]
+    assert commands[:4] == ["fit", "predict", "evaluate", "neighbors"]
+    assert commands[-1] == "demo"
 
 
 def test_program_keeps_stdout_for_results(folder: Path):

@@ -32,7 +32,12 @@ TRAINING = ("train", "training")  # values of a split column; all others are tes
 @click.option("--model", type=file_type, help="A fitted model to ask for neighbours.")
 @ignore_option
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="For samples."
+    "--seed",
+    metavar="N",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Of all that is random.",
 )
 @table_output_option("A table of all rows that are named.")
 @common

@@ -42,7 +42,10 @@ def add(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Add the labelled rows of TABLE to the candidates of MODEL; no retraining."""
+    """Add the labelled rows of TABLE to the candidates of MODEL.
+
+    Nothing is trained again; predictions use the new rows from now on.
+    """
     check_output(output, table)
     model, frame = read_inputs(model_file, table)
     target = target_of(model, frame, target, table)
@@ -77,7 +80,10 @@ def remove(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Remove candidates from MODEL for good; no retraining."""
+    """Remove candidates from MODEL for good.
+
+    Nothing is trained again; their ids are not given to other rows.
+    """
     if (ids is None) == (table is None):
         raise Mistake("give either --ids or --from, to say which candidates go")
     check_output(output, table)

@@ -234,9 +234,11 @@ def render(result: Result, width: int = 80) -> str:
     type=click.Choice(list(TABLES)),
     default=next(iter(TABLES)),
     show_default=True,
+    help="Which table of scikit-learn.",
 )
 @click.option(
     "--members",
+    metavar="N",
     type=click.IntRange(1),
     default=5,
     show_default=True,
@@ -245,6 +247,7 @@ def render(result: Result, width: int = 80) -> str:
 @click.option("--serve", "served", is_flag=True, help="Serve the model over HTTP.")
 @click.option(
     "--port",
+    metavar="N",
     type=click.IntRange(0, 65535),
     default=8000,
     show_default=True,

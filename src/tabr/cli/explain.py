@@ -24,6 +24,7 @@ rows_option = click.option(
 )
 m_option = click.option(
     "-m",
+    metavar="N",
     type=click.IntRange(1),
     default=5,
     show_default=True,
@@ -40,7 +41,7 @@ m_option = click.option(
 def neighbors(
     model_file: Path, table: Path, rows: str | None, m: int, as_json: bool
 ) -> None:
-    """Show which training rows the predictions for TABLE came from."""
+    """Show which rows the predictions for TABLE came from."""
     model, frame = read_inputs(model_file, table)
     positions = _positions(rows, len(frame))
     _show_cases(model, feature_columns(model, frame), positions, m, as_json)
@@ -61,7 +62,7 @@ def explain(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Show where the predictions for TABLE come from, and what each neighbour did."""
+    """Show which rows predictions came from, and what each one did."""
     check_table_output(output, table, model_file)
     model, frame = read_inputs(model_file, table)
     positions = _positions(rows, len(frame))

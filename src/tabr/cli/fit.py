@@ -74,8 +74,12 @@ OPTIONS = {
 @click.option(
     "--past-only", metavar="COL", help="Times: only earlier rows become neighbours."
 )
-@click.option("--window", help="How far back they may lie, such as 365D.")
-@click.option("--gap", help="How much time must lie between, such as 1D.")
+@click.option(
+    "--window", metavar="SPAN", help="How far back they may lie, such as 365D."
+)
+@click.option(
+    "--gap", metavar="SPAN", help="How much time must lie between, such as 1D."
+)
 @click.option(
     "--not-same-group",
     metavar="COL",
@@ -96,6 +100,7 @@ OPTIONS = {
 @click.option(
     "--members",
     "n_members",
+    metavar="N",
     type=click.IntRange(1),
     default=1,
     show_default=True,
@@ -109,12 +114,17 @@ OPTIONS = {
 @click.option(
     "--seed",
     "random_state",
+    metavar="N",
     type=click.IntRange(0),
     default=0,
     show_default=True,
     help="Of all that is random.",
 )
-@click.option("--device", help="cpu, cuda, ...  [default: a GPU if there is one]")
+@click.option(
+    "--device",
+    metavar="NAME",
+    help="cpu, cuda, ...  [default: a GPU if there is one]",
+)
 @click.option("--time-limit", type=float, metavar="S", help="Seconds for each member.")
 @click.option("--max-epochs", type=int, metavar="N", help="Stop after this many.")
 @click.option(

@@ -67,6 +67,10 @@ def _outcome(error: Exception, with_traceback: bool) -> tuple[str, int]:
 class Commands(click.Group):
     """A group whose commands end in one sentence when they fail."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which the commands were added."""
+        return list(self.commands)
+
     def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> Any:
         """Run a command and exit."""
         arguments = list(sys.argv[1:] if args is None else args)
@@ -91,4 +95,4 @@ def debug(command: Callable[..., Any]) -> Callable[..., Any]:
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that all have."""
     text = "Print one JSON object instead of text."
-    return debug(click.option("--json", "as_json", is_flag=True, help=text)(command))
+    return click.option("--json", "as_json", is_flag=True, help=text)(debug(command))

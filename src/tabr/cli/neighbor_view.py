@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 
 from tabr.estimators import TabRClassifier, TabRRegressor
 from tabr.prediction.explanation import Explanation
-from tabr.text import aligned
+from tabr.text import aligned, percent
 from tabr.text import cell as long_cell
 
 Model = TabRClassifier | TabRRegressor
@@ -47,6 +47,7 @@ class Case:
     truth: Any = None
     alone: float | None = None  # the prediction without neighbours
     share: float | None = None  # of it that came from retrieval
+    probability: float | None = None  # of the predicted class
 
 
 def make_cases(
@@ -61,9 +62,12 @@ def make_cases(
     if effects:
         explanation = model.explain(chosen)
         predictions, table = explanation.answers, explanation.table
+        scores = explanation.predictions
     else:
-        values, table, _ = model.signals(chosen)
-        predictions = model.target_.decode(values) if is_classifier(model) else values
+        scores, table, _ = model.signals(chosen)
+        predictions = scores
+        if is_classifier(model):
+            predictions, scores = model.target_.decode(scores), scores.max(1)
     candidates = model.candidates_
     if not set(model.preprocessor_.kinds_) <= set(chosen.columns):
         chosen = chosen.set_axis(candidates.frame.columns, axis=1)  # a nameless fit
@@ -86,6 +90,8 @@ def make_cases(
             if id >= 0
         ]
         case = Case(rows[k], predictions[k], record, neighbors)
+        if is_classifier(model):
+            case = replace(case, probability=float(scores[k]))
         if explanation is not None:
             alone, share = float(explanation.alone[k]), float(explanation.share[k])
             case = replace(case, alone=alone, share=share)
@@ -161,12 +167,16 @@ def case_lines(
 
 
 def _title(case: Case) -> str:
-    truth = "" if case.truth is None else f", truth {cell(case.truth)}"
-    title = f"row {case.row}: prediction {cell(case.prediction)}{truth}"
-    if case.share is None:
+    title = f"row {case.row}: prediction {cell(case.prediction)}"
+    if case.probability is not None:
+        title += f" ({percent(case.probability)})"
+    if case.truth is not None:
+        title += f", truth {cell(case.truth)}"
+    if case.share is None or case.alone is None:
         return title
-    alone = f"without neighbours {cell(case.alone)}"
-    return f"{title}, {alone}, {case.share:.0%} from retrieval"
+    is_class = case.probability is not None
+    alone = percent(case.alone) if is_class else cell(case.alone)
+    return f"{title}, without neighbours {alone}, {case.share:.0%} from retrieval"
 
 
 def _case_rows(
@@ -189,17 +199,27 @@ def _case_rows(
         ),
     ]
     largest = max((n.weight for n in case.neighbors), default=1.0) or 1.0
+    distance_decimals = _decimals([n.distance for n in case.neighbors])
+    effect_decimals = _decimals([n.effect or 0.0 for n in case.neighbors])
     for n in case.neighbors:
         full, eighths = divmod(round(8 * BAR * n.weight / largest), 8)
         fixed = [
             f"{n.weight:6.1%} {'█' * full}{EIGHTHS[eighths]}",
-            f"{n.distance:.3g}",
-            "" if n.effect is None else f"{n.effect:+.3g}",
+            f"{n.distance:.{distance_decimals}f}",
+            "" if n.effect is None else f"{n.effect:+.{effect_decimals}f}",
             cell(n.label),
             "" if n.correction is None else cell(n.label + n.correction),
         ]
         rows.append(line(fixed, [cell(n.columns[name]) for name in columns]))
     return rows
+
+
+def _decimals(values: list[float]) -> int:
+    """Return how many decimals give the largest value three digits."""
+    largest = max(map(abs, values), default=0.0)
+    if not 0 < largest < np.inf:
+        return 0
+    return int(np.clip(2 - np.floor(np.log10(largest)), 0, 8))
 
 
 def picture_lines(cases: list[Case], width: int) -> list[str]:
@@ -213,7 +233,7 @@ def picture_lines(cases: list[Case], width: int) -> list[str]:
         ]
         pictures = [[*_picture(c), weight, label] for c, weight, label in parts]
         fitting = pictures[: max(2, (width + 2) // 13)]
-        lines += ["", f"row {case.row}: prediction {cell(case.prediction)}"]
+        lines += ["", _title(replace(case, truth=None))]  # it is below the picture
         lines += [
             "  ".join(text.ljust(11) for text in row).rstrip()
             for row in zip(*fitting, strict=True)

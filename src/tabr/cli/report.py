@@ -30,7 +30,7 @@ from tabr.cli.messages import Mistake, common, say, show_json
     help="The page to write, as .html.",
 )
 @target_option
-@click.option("--title", metavar="TEXT", help="Of the page.")
+@click.option("--title", metavar="TEXT", help="The title of the page.")
 @click.option("--audit", is_flag=True, help="Look for leaks and copies too.")
 @common
 def report(
@@ -42,9 +42,10 @@ def report(
     audit: bool,
     as_json: bool,
 ) -> None:
-    """Write a page about MODEL and the labelled rows of TABLE, which are new to it.
+    """Write a page about MODEL and the labelled rows of TABLE.
 
-    It opens in any browser, without a network.
+    The rows should be new to the model. The page opens in any browser, without a
+    network.
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise Mistake(f"a page's name must end in .html, however: {output}")

@@ -19,7 +19,7 @@ ABSENT = "-"  # where there is no value
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """Write a measured number with a few digits, a count with all of them.
+    """Return a measured number with a few digits, a count with all of them.
 
     >>> number(0.123456), number(1234567), number(20640.4), number(44.861, 3)
     ('0.1235', '1,234,567', '20,640', '44.9')
@@ -35,7 +35,7 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def score(value: float) -> str:
-    """Write a score: four digits, and no more than four decimals.
+    """Return a score with four digits, and no more than four decimals.
 
     >>> score(0.45571), score(-0.004029), score(31297.4)
     ('0.4557', '-0.004', '31,297')
@@ -57,7 +57,7 @@ def decimals_of(values: Floats) -> int:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """Write a number with so many decimals; huge and tiny ones as powers of ten."""
+    """Return a number with so many decimals; huge and tiny ones as powers of ten."""
     if np.isnan(value):
         return ABSENT
     text = f"{value:.{decimals}f}"
@@ -65,7 +65,7 @@ def fixed(value: float, decimals: int) -> str:
 
 
 def percent(share: float, decimals: int | None = None) -> str:
-    """Write a share; tiny and almost full ones keep more digits.
+    """Return a share in percent; tiny and almost full ones keep more digits.
 
     >>> percent(0.5), percent(0.004), percent(0.9951), percent(0.0004), percent(0.0)
     ('50%', '0.4%', '99.5%', '0.04%', '0%')
@@ -87,7 +87,7 @@ def percent(share: float, decimals: int | None = None) -> str:
 
 
 def cell(value: Any, digits: int = 5, longest: int = LONGEST) -> str:
-    """Write one value of a table, shortly.
+    """Return one value of a table as a short text.
 
     >>> cell(37.880001), cell(1987), cell(None), cell("x" * 50)[-3:]
     ('37.88', '1987', '-', 'xx…')
@@ -104,7 +104,7 @@ def cell(value: Any, digits: int = 5, longest: int = LONGEST) -> str:
 
 
 def short(text: str, longest: int = LONGEST) -> str:
-    """Cut a text that would be too long for its place."""
+    """Return a text, cut if it would be too long for its place."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
@@ -120,7 +120,7 @@ def closest(name: str, names: Iterable[str]) -> str:
 
 
 def size_of(n_bytes: int) -> str:
-    """Write the size of a file.
+    """Return the size of a file in its unit.
 
     >>> size_of(1_530_000), size_of(800)
     ('1.5 MB', '0.8 kB')
@@ -130,7 +130,7 @@ def size_of(n_bytes: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time as people say it.
+    """Return a time in its unit.
 
     >>> duration(48.2), duration(600), duration(9000)
     ('48 s', '10 min', '2.5 h')

@@ -167,7 +167,7 @@ def make_example(
 
 
 def _example_lines(example: Example, n_cells: int = 6) -> list[str]:
-    """Show two rows; columns that differ come first, as they tell the story."""
+    """Return two rows as lines; columns that differ come first."""
     equal = [name for name in example.cells if name not in example.differs]
     names = [*example.differs, *equal][:n_cells]
     heads = "", f"test row {example.row}", f"training row {example.partner}"

@@ -36,7 +36,35 @@ class Part:
         return replace(self, frame=self.frame[names])
 
 
-def read_part(X: object, y: object, name: str) -> Part:
+def read_parts(
+    X: object,
+    y: object,
+    X_test: object,
+    y_test: object,
+    test_rows: object,
+    test_fraction: float,
+    rng: np.random.Generator,
+) -> tuple[Part, Part, list[str]]:
+    """Return training rows, test rows and notes, of what `audit` was given."""
+    whole = _read_part(X, y, "X")
+    if X_test is not None and test_rows is not None:
+        raise ParameterError(
+            "the test part must be given once, however both X_test and test_rows came:"
+            " leave one out"
+        )
+    if X_test is not None:
+        test = _read_part(X_test, y_test, "X_test")
+        _check_columns(whole, test)
+        return whole, test, []
+    if test_rows is not None:
+        return *_split_at(whole, test_rows), []
+    train, test = _hold_out(whole, test_fraction, rng)
+    counts = f"{len(test.ids)} of {len(whole.ids)}"
+    note = f"no test part was given: {counts} rows were held out at random"
+    return train, test, [note]
+
+
+def _read_part(X: object, y: object, name: str) -> Part:
     """Return rows and labels; `name` is that of X in messages."""
     frame = to_frame(X)
     ids = np.arange(len(frame))
@@ -51,7 +79,7 @@ def read_part(X: object, y: object, name: str) -> Part:
     return Part(ids, frame, series.to_numpy())
 
 
-def check_columns(train: Part, test: Part) -> None:
+def _check_columns(train: Part, test: Part) -> None:
     """Refuse a test part without a column of the training part."""
     absent = [c for c in train.frame.columns if c not in test.frame.columns]
     if absent:
@@ -61,7 +89,7 @@ def check_columns(train: Part, test: Part) -> None:
         )
 
 
-def split_at(whole: Part, test_rows: object) -> tuple[Part, Part]:
+def _split_at(whole: Part, test_rows: object) -> tuple[Part, Part]:
     """Return training and test rows, of a mask or positions of test rows."""
     n = len(whole.ids)
     mask = np.zeros(n, bool)
@@ -74,7 +102,7 @@ def split_at(whole: Part, test_rows: object) -> tuple[Part, Part]:
     return whole.take(np.flatnonzero(~mask)), whole.take(np.flatnonzero(mask))
 
 
-def hold_out(
+def _hold_out(
     whole: Part, fraction: float, rng: np.random.Generator
 ) -> tuple[Part, Part]:
     """Return training rows, and a random share as test rows."""

@@ -19,15 +19,7 @@ from tabr.audit.findings import (
 )
 from tabr.audit.labels import Labels
 from tabr.audit.near_copies import near_findings
-from tabr.audit.parts import (
-    Part,
-    check_columns,
-    hold_out,
-    read_part,
-    split_at,
-    used_columns,
-)
-from tabr.errors import ParameterError
+from tabr.audit.parts import Part, read_parts, used_columns
 
 MAX_PAIRS = 20_000_000_000  # of rows that are compared; about a minute on two cores
 NEEDS_MODEL = (
@@ -69,23 +61,7 @@ def audit(
         The findings, gravest first. Ids are positions in X, or in X_test if given.
     """
     rng = np.random.default_rng(random_state)
-    whole, notes = read_part(X, y, "X"), []
-    if X_test is not None and test_rows is not None:
-        raise ParameterError(
-            "the test part must be given once, however both X_test and test_rows came:"
-            " leave one out"
-        )
-    if X_test is not None:
-        train, test = whole, read_part(X_test, y_test, "X_test")
-        check_columns(train, test)
-    elif test_rows is not None:
-        train, test = split_at(whole, test_rows)
-    else:
-        train, test = hold_out(whole, test_fraction, rng)
-        n_test, n = len(test.ids), len(whole.ids)
-        notes.append(
-            f"no test part was given: {n_test} of {n} rows were held out at random"
-        )
+    train, test, notes = read_parts(X, y, X_test, y_test, test_rows, test_fraction, rng)
     columns, numbering = used_columns(train.frame, ignore)
     if numbering:
         notes.append(f"left out, as every row has a value of its own: {numbering}")

@@ -11,6 +11,7 @@ from tabr.cli.files import (
     check_table_output,
     file_type,
     ignore_option,
+    seed_option,
     table_argument,
     table_output_option,
     target_option,
@@ -31,14 +32,7 @@ TRAINING = ("train", "training")  # values of a split column; all others are tes
 )
 @click.option("--model", type=file_type, help="A fitted model to ask for neighbours.")
 @ignore_option
-@click.option(
-    "--seed",
-    metavar="N",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Of all that is random.",
-)
+@seed_option
 @table_output_option("A table of all rows that are named.")
 @common
 def audit(
@@ -48,7 +42,7 @@ def audit(
     split: str | None,
     model: Path | None,
     ignore: tuple[str, ...],
-    seed: int,
+    random_state: int,
     output: Path | None,
     as_json: bool,
 ) -> None:
@@ -82,7 +76,7 @@ def audit(
         options["test_rows"] = _test_rows(frame[split], split)
     if model is not None:
         options["model"] = load_model(model)
-    report = run(rows, frame[target], random_state=seed, **options)
+    report = run(rows, frame[target], random_state=random_state, **options)
     if output is not None:
         write_table(report.to_frame(), output)
     if as_json:

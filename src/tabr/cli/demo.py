@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from tabr.cli.files import members_option
 from tabr.cli.messages import common, say, show, show_json, terminal_width
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def _fit_and_score(estimator: Any, parts: Parts) -> dict[str, float]:
 
 
 def render(result: Result, width: int = 80) -> str:
-    """Write the result as plain text."""
+    """Return the result as plain text."""
     from tabr.cli.neighbor_view import case_lines, picture_lines
     from tabr.text import aligned, score
 
@@ -236,14 +237,7 @@ def render(result: Result, width: int = 80) -> str:
     show_default=True,
     help="Which table of scikit-learn.",
 )
-@click.option(
-    "--members",
-    metavar="N",
-    type=click.IntRange(1),
-    default=5,
-    show_default=True,
-    help="Networks whose predictions are averaged.",
-)
+@members_option(default=5)
 @click.option("--serve", "served", is_flag=True, help="Serve the model over HTTP.")
 @click.option(
     "--port",
@@ -254,12 +248,12 @@ def render(result: Result, width: int = 80) -> str:
     help="Where to serve it.",
 )
 @common
-def demo(table: str, members: int, served: bool, port: int, as_json: bool) -> None:
+def demo(table: str, n_members: int, served: bool, port: int, as_json: bool) -> None:
     """Fit TabR and two baselines on a real table, without a download."""
     if served:
-        _serve(table, members, port)
+        _serve(table, n_members, port)
         return
-    result = run(table, members, verbose=sys.stderr.isatty())
+    result = run(table, n_members, verbose=sys.stderr.isatty())
     if as_json:
         values = dataclasses.asdict(result)
         del values["columns"]
@@ -268,7 +262,7 @@ def demo(table: str, members: int, served: bool, port: int, as_json: bool) -> No
         show(render(result, terminal_width()))
 
 
-def _serve(table: str, members: int, port: int) -> None:
+def _serve(table: str, n_members: int, port: int) -> None:
     """Fit a model on a table of the demo and serve it, until it is ended."""
     from tabr.cli.serve import check_libraries
 
@@ -277,7 +271,7 @@ def _serve(table: str, members: int, port: int) -> None:
 
     train, _, y_train, _ = split(table)
     say(f"fitting TabR on {len(train)} rows of {table}")
-    model = make_model(table, members).fit(train, y_train)
+    model = make_model(table, n_members).fit(train, y_train)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{table}.tabr"
         model.save(path)

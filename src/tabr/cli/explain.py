@@ -10,6 +10,7 @@ import click
 
 from tabr.cli.files import (
     check_table_output,
+    count_option,
     feature_columns,
     model_argument,
     read_inputs,
@@ -22,14 +23,7 @@ from tabr.cli.messages import Mistake, common, say, show, show_json, terminal_wi
 rows_option = click.option(
     "--rows", metavar="0,5,7", help="Which rows, from 0.  [default: all]"
 )
-m_option = click.option(
-    "-m",
-    metavar="N",
-    type=click.IntRange(1),
-    default=5,
-    show_default=True,
-    help="Neighbours of each row that are shown.",
-)
+m_option = count_option("-m", default=5, text="Neighbours of each row that are shown.")
 
 
 @click.command()
@@ -100,7 +94,7 @@ def _show_cases(
     *,
     effects: bool = False,
 ) -> None:
-    """Show rows with their neighbours, as text or as JSON."""
+    """Write rows with their neighbours to stdout, as text or as JSON."""
     from tabr.cli.neighbor_view import case_lines, differing_columns, make_cases
 
     cases = make_cases(model, frame, rows, m, effects=effects)

@@ -29,6 +29,33 @@ ignore_option = click.option(
 )
 
 
+def count_option(
+    *names: str, default: int, text: str, least: int = 1
+) -> Callable[[Any], Any]:
+    """Return an option for a whole number."""
+    return click.option(
+        *names,
+        metavar="N",
+        type=click.IntRange(least),
+        default=default,
+        show_default=True,
+        help=text,
+    )
+
+
+def members_option(default: int) -> Callable[[Any], Any]:
+    """Return the option for the number of networks."""
+    text = "Networks whose predictions are averaged."
+    return count_option("--members", "n_members", default=default, text=text)
+
+
+def seed_option(command: Any) -> Any:
+    """Give a command the option --seed."""
+    text = "Of all that is random."
+    names = "--seed", "random_state"
+    return count_option(*names, default=0, least=0, text=text)(command)
+
+
 def table_output_option(text: str) -> Callable[[Any], Any]:
     """Return the option for a table to write, with its text of help."""
     return click.option("-o", "--output", metavar="OUT", type=output_type, help=text)

@@ -16,7 +16,9 @@ from tabr.cli.files import (
     check_output,
     file_type,
     ignore_option,
+    members_option,
     output_type,
+    seed_option,
     table_argument,
 )
 from tabr.cli.messages import Mistake, common, say, show, show_json
@@ -97,29 +99,13 @@ OPTIONS = {
     is_flag=True,
     help="After training, validation rows become candidates too.",
 )
-@click.option(
-    "--members",
-    "n_members",
-    metavar="N",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Networks whose predictions are averaged.",
-)
+@members_option(default=1)
 @click.option(
     "--embedding",
     type=click.Choice(["lr", "plr", "plr-lite"]),
     help="How numbers are embedded.  [default: not at all]",
 )
-@click.option(
-    "--seed",
-    "random_state",
-    metavar="N",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Of all that is random.",
-)
+@seed_option
 @click.option(
     "--device",
     metavar="NAME",

@@ -139,7 +139,7 @@ def differing_columns(model: Model, cases: list[Case]) -> list[str]:
 def case_lines(
     cases: list[Case], columns: list[str], width: int, *, distances: bool = False
 ) -> list[str]:
-    """Write each case as an aligned table with as many columns as fit the width.
+    """Return each case as an aligned table with as many columns as fit the width.
 
     Columns are taken from the left of `columns`, and shown in the order of the table.
     """
@@ -223,7 +223,7 @@ def _decimals(values: list[float]) -> int:
 
 
 def picture_lines(cases: list[Case], width: int) -> list[str]:
-    """Write each case as pictures side by side: the row, then its neighbours."""
+    """Return each case as pictures side by side: the row, then its neighbours."""
     lines = []
     for case in cases:
         parts = [(case.columns, "this row", f"truth {cell(case.truth)}")]
@@ -242,7 +242,7 @@ def picture_lines(cases: list[Case], width: int) -> list[str]:
 
 
 def _picture(columns: dict[str, Any]) -> list[str]:
-    """Draw 64 pixels of 0 to 16 as 8 lines of 11 characters, which are tall."""
+    """Return 64 pixels of 0 to 16 as 8 lines of 11 characters, which are tall."""
     pixels = np.array(list(columns.values()), dtype=float).reshape(8, 8)
     at = np.linspace(0, 7, 11)
     wide = np.array([np.interp(at, np.arange(8), line) for line in pixels])
@@ -251,5 +251,5 @@ def _picture(columns: dict[str, Any]) -> list[str]:
 
 
 def cell(value: Any) -> str:
-    """Write one value shortly: a line of a terminal has to hold many."""
+    """Return one value as a short text: a line of a terminal has to hold many."""
     return long_cell(value, digits=4, longest=18)

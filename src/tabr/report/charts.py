@@ -1,4 +1,4 @@
-"""The pictures of the page, one function each."""
+"""The pictures of the page: each function returns one as an SVG."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _rough(value: float) -> str:
 
 
 def training(history: pd.DataFrame, best: Sequence[int], column: str, name: str) -> str:
-    """Draw a column of the history, a line for each member, best epochs marked."""
+    """A column of the history, a line for each member, best epochs marked."""
 
     def paint(axis: Any) -> None:
         for k, (member, part) in enumerate(history.groupby("member")):
@@ -58,7 +58,7 @@ def _legend(axis: Any, **more: Any) -> None:
 
 
 def predicted_and_true(evaluation: Evaluation) -> str:
-    """Draw predictions against truth."""
+    """Predictions against truth."""
     rows = random_rows(len(evaluation), MOST_DOTS)
     truth, values = evaluation.truth[rows].astype(float), evaluation.prediction[rows]
 
@@ -72,7 +72,7 @@ def predicted_and_true(evaluation: Evaluation) -> str:
 
 
 def residuals(evaluation: Evaluation) -> str:
-    """Draw errors against predictions."""
+    """Errors against predictions."""
     rows = random_rows(len(evaluation), MOST_DOTS)
     values = evaluation.prediction[rows]
     errors = evaluation.truth[rows].astype(float) - values
@@ -98,7 +98,7 @@ def _dots(axis: Any, x: Floats, y: Floats) -> None:
 
 
 def coverage(measured: Coverage, what: str) -> str:
-    """Draw observed against asked coverage."""
+    """Observed against asked coverage."""
 
     def paint(axis: Any) -> None:
         ends = (min(measured.asked) - 0.03, 1.0)
@@ -112,7 +112,7 @@ def coverage(measured: Coverage, what: str) -> str:
 
 
 def reliability(measured: Reliability) -> str:
-    """Draw observed shares against probabilities, with twice their standard error."""
+    """Observed shares against probabilities, with twice their standard error."""
     observed = measured.observed
     variance = observed * (1 - observed) / np.maximum(measured.counts, 1)
     whiskers = 2 * np.sqrt(variance)
@@ -138,7 +138,7 @@ def reliability(measured: Reliability) -> str:
 
 
 def histogram(name: str, values: Floats, x: str, *, shares: bool = False) -> str:
-    """Draw how values are distributed over rows, and their median."""
+    """The distribution of values over rows, and their median."""
     middle = float(np.median(values))
     write = _share if shares else _rough
 
@@ -156,7 +156,7 @@ def histogram(name: str, values: Floats, x: str, *, shares: bool = False) -> str
 
 
 def error_map(evaluation: Evaluation, names: Coordinates) -> str:
-    """Draw rows where they are, coloured by the fifth that their error is in."""
+    """Rows where they are, coloured by the fifth that their error is in."""
     rows = random_rows(len(evaluation), MOST_DOTS)
     x, y = _degrees(evaluation.frame.iloc[rows], names)
     errors = evaluation.errors
@@ -178,7 +178,7 @@ def error_map(evaluation: Evaluation, names: Coordinates) -> str:
 
 
 def neighbor_map(evaluation: Evaluation, names: Coordinates, row: int) -> str:
-    """Draw one row's neighbours where they are, lines as wide as their weights."""
+    """One row's neighbours where they are, lines as wide as their weights."""
     shown = random_rows(len(evaluation), MOST_DOTS)
     x, y = _degrees(evaluation.frame.iloc[shown], names)
     row_x, row_y = (part[0] for part in _degrees(evaluation.frame.iloc[[row]], names))
@@ -226,7 +226,7 @@ def _degrees(frame: pd.DataFrame, names: Coordinates) -> tuple[Floats, Floats]:
 
 
 def _frame(axis: Any, x: Floats, y: Floats) -> None:
-    """Show these places in a square, a degree east as long as it is there."""
+    """Set the limits to a square around places, with degrees as long as they are."""
     middle = [(float(np.nanmin(v)) + float(np.nanmax(v))) / 2 for v in (x, y)]
     east = float(np.cos(np.radians(np.clip(middle[1], -75, 75))))
     spans = [float(np.nanmax(v) - np.nanmin(v)) for v in (x, y)]

@@ -75,20 +75,20 @@ class ValueTexts:
     label_decimals: int | None
 
     def value(self, name: str, value: Any) -> str:
-        """Write a value of a column."""
+        """Return a value of a column as text."""
         is_number = isinstance(value, int | float | np.integer | np.floating)
         if name not in self.decimals or not is_number or isinstance(value, bool):
             return cell(value)
         return fixed(float(value), self.decimals[name])
 
     def label(self, value: Any) -> str:
-        """Write a label."""
+        """Return a label as text."""
         if self.label_decimals is None:
             return cell(value)
         return fixed(float(value), self.label_decimals)
 
     def effect(self, value: float) -> str:
-        """Write an effect: of a number in its unit, of a probability in percent."""
+        """Return an effect: of a number in its unit, of a probability in percent."""
         if self.label_decimals is None:
             text = f"{100 * value:+.2f}%"
         else:

@@ -64,13 +64,12 @@ def report(
         model_file: The file of the model, to tell its size.
     """
     require("matplotlib", "report")  # before the work, not after it
-    jinja: Any = require("jinja2", "report")
+    require("jinja2", "report")
     evaluation = evaluate(model, X, y)
     examples = make_examples(evaluation)
     now = datetime.datetime.now().astimezone()
     values = {
         "title": title or f"How {short(evaluation.target)} is predicted",
-        "target": evaluation.target,
         "version": __version__,
         "when": now.strftime("%Y-%m-%d %H:%M"),
         "n": len(evaluation),
@@ -92,6 +91,18 @@ def report(
         "map": _map(evaluation, examples),
         "audit": _audit(evaluation) if audit else None,
     }
+    return _render(values)
+
+
+def save_report(model: Model, X: Any, y: Any, path: AnyPath, **options: Any) -> None:
+    """Write the page to a file, whole or not at all; options as `report` takes them."""
+    page = report(model, X, y, **options)
+    write_bytes(Path(path), page.encode("utf-8"))
+
+
+def _render(values: dict[str, Any]) -> str:
+    """Return the template with values set in."""
+    jinja: Any = require("jinja2", "report")
     environment = jinja.Environment(
         autoescape=True,
         undefined=jinja.StrictUndefined,
@@ -104,12 +115,6 @@ def report(
     page: str = environment.from_string(text).render(values)
     # Half of a pair, as broken texts hold it, cannot be written.
     return page.translate(_CONTROLS).encode("utf-8", "replace").decode("utf-8")
-
-
-def save_report(model: Model, X: Any, y: Any, path: AnyPath, **options: Any) -> None:
-    """Write the page to a file, whole or not at all; options as `report` takes them."""
-    page = report(model, X, y, **options)
-    write_bytes(Path(path), page.encode("utf-8"))
 
 
 def _svg(text: str) -> Any:
@@ -142,7 +147,6 @@ def _training(evaluation: Evaluation) -> dict[str, Any] | None:
     return {
         "pictures": [_svg(picture) for picture in pictures],
         "score": name,
-        "context_change": "context_change" in history,
         "epochs": [epoch + 1 for epoch in best],
     }
 

@@ -50,17 +50,17 @@ def find_coordinates(
     return None
 
 
-def _other_words(name: str, meant: set[str]) -> tuple[str, ...] | None:
-    """Return the words of a name but the one that is meant; None if that is not there.
+def _other_words(name: str, synonyms: set[str]) -> tuple[str, ...] | None:
+    """Return the words of a name but its one synonym; None if it has none.
 
     >>> _other_words("pickupLat", {"lat"}), _other_words("flat", {"lat"})
     (('pickup',), None)
     """
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
     words = re.findall(r"[^\W_]+", parted.lower())
-    if sum(word in meant for word in words) != 1:
+    if sum(word in synonyms for word in words) != 1:
         return None
-    return tuple(word for word in words if word not in meant)
+    return tuple(word for word in words if word not in synonyms)
 
 
 def _within(column: pd.Series[Any], limit: float) -> bool:

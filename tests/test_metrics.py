@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
+from tabr.errors import ParameterError
 from tabr.metrics import accuracy, class_scores, make_score, rmse, value_scores
 
 
@@ -41,8 +42,10 @@ def test_a_scorer_sees_the_table_the_labels_and_the_predictions() -> None:
 
 
 def test_an_unknown_scorer_is_refused_before_training() -> None:
-    with pytest.raises(ValueError, match="nonsense"):
-        make_score("nonsense", None, np.array([1.0]), None)
+    with pytest.raises(ParameterError, match="'r3'; the closest are 'r2'"):
+        make_score("r3", None, np.array([1.0]), None)
+    with pytest.raises(ParameterError, match="however: 3"):
+        make_score(3, None, np.array([1.0]), None)  # type: ignore[arg-type]
 
 
 def test_scores_agree_with_scikit_learn():

@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
+from tabr.errors import ParameterError
+from tabr.text import closest
+
 # Predictions are values (n,) in regression and probabilities (n, classes) otherwise.
 Scoring = str | Callable[[Any, Any, Any], float]
 Score = Callable[[NDArray[Any]], float]
@@ -105,8 +108,14 @@ def make_score(
         codes = np.array([position[label] for label in y.tolist()])
         return lambda prediction: accuracy(codes, prediction)
 
-    from sklearn.metrics import get_scorer  # a second of imports, rarely needed
+    # A second of imports, rarely needed.
+    from sklearn.metrics import get_scorer, get_scorer_names
 
+    if not callable(scoring) and scoring not in (names := get_scorer_names()):
+        raise ParameterError(
+            "scoring must be a scorer of scikit-learn or its name, however:"
+            f" {scoring!r}; the closest are {closest(str(scoring), names)}"
+        )
     scorer = get_scorer(scoring)
 
     def score(prediction: NDArray[Any]) -> float:

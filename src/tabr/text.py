@@ -1,8 +1,9 @@
-"""Values as people read them, as Markdown has them, and as JSON has them."""
+"""Values as people read them, in tables of text or Markdown, and as JSON has them."""
 
 from __future__ import annotations
 
 import datetime
+import difflib
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ ABSENT = "-"  # where there is no value
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """Write a measured number with a few digits, a count with all of them.
+    """Return a measured number with a few digits, a count with all of them.
 
     >>> number(0.123456), number(1234567), number(20640.4), number(44.861, 3)
     ('0.1235', '1,234,567', '20,640', '44.9')
@@ -34,7 +35,7 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def score(value: float) -> str:
-    """Write a score: four digits, and no more than four decimals.
+    """Return a score with four digits, and no more than four decimals.
 
     >>> score(0.45571), score(-0.004029), score(31297.4)
     ('0.4557', '-0.004', '31,297')
@@ -56,7 +57,7 @@ def decimals_of(values: Floats) -> int:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """Write a number with so many decimals; huge and tiny ones as powers of ten."""
+    """Return a number with so many decimals; huge and tiny ones as powers of ten."""
     if np.isnan(value):
         return ABSENT
     text = f"{value:.{decimals}f}"
@@ -64,20 +65,29 @@ def fixed(value: float, decimals: int) -> str:
 
 
 def percent(share: float, decimals: int | None = None) -> str:
-    """Write a share; tiny and almost full ones keep a digit more.
+    """Return a share in percent; tiny and almost full ones keep more digits.
 
-    >>> percent(0.5), percent(0.004), percent(0.9951), percent(0.0)
-    ('50%', '0.4%', '99.5%', '0%')
+    >>> percent(0.5), percent(0.004), percent(0.9951), percent(0.0004), percent(0.0)
+    ('50%', '0.4%', '99.5%', '0.04%', '0%')
+    >>> percent(1e-9), percent(0.999999)
+    ('<0.01%', '>99.99%')
     """
     if np.isnan(share):
         return ABSENT
-    if decimals is None:
-        decimals = 0 if share in (0, 1) or 0.1 <= share < 0.95 else 1
+    if decimals is not None:
+        return f"{100 * share:.{decimals}f}%"
+    if 0 < share < 1e-4:
+        return "<0.01%"
+    if 1 - 1e-4 < share < 1:
+        return ">99.99%"
+    decimals = 0 if share in (0, 1) or 0.1 <= share < 0.95 else 1
+    if 0 < share < 1e-3 or 1 - 1e-3 < share < 1:
+        decimals = 2
     return f"{100 * share:.{decimals}f}%"
 
 
-def cell(value: Any) -> str:
-    """Write one value of a table, shortly.
+def cell(value: Any, digits: int = 5, longest: int = LONGEST) -> str:
+    """Return one value of a table as a short text.
 
     >>> cell(37.880001), cell(1987), cell(None), cell("x" * 50)[-3:]
     ('37.88', '1987', '-', 'xx…')
@@ -86,19 +96,31 @@ def cell(value: Any) -> str:
         return ABSENT
     if isinstance(value, float | np.floating):
         size = abs(float(value))
-        if float(value).is_integer() and size < 1e6:
+        is_whole = float(value).is_integer() and size < 1e6
+        if is_whole or 10**digits <= size < 1e15:
             return f"{float(value):.0f}"
-        return f"{float(value):.0f}" if 1e5 <= size < 1e15 else f"{float(value):.5g}"
-    return short(str(value).removesuffix(" 00:00:00"))  # of a date
+        return f"{float(value):.{digits}g}"
+    return short(str(value).removesuffix(" 00:00:00"), longest)  # of a date
 
 
 def short(text: str, longest: int = LONGEST) -> str:
-    """Cut a text that would be too long for its place."""
+    """Return a text, cut if it would be too long for its place."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
+def closest(name: str, names: Iterable[str]) -> str:
+    """Return the names that a misspelt one may stand for.
+
+    >>> closest("prise", ["price", "area"])
+    "'price'"
+    """
+    candidates = list(names)
+    matches = difflib.get_close_matches(name, candidates, n=3, cutoff=0.5)
+    return ", ".join(map(repr, matches or candidates[:8]))
+
+
 def size_of(n_bytes: int) -> str:
-    """Write the size of a file.
+    """Return the size of a file in its unit.
 
     >>> size_of(1_530_000), size_of(800)
     ('1.5 MB', '0.8 kB')
@@ -108,7 +130,7 @@ def size_of(n_bytes: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time as people say it.
+    """Return a time in its unit.
 
     >>> duration(48.2), duration(600), duration(9000)
     ('48 s', '10 min', '2.5 h')
@@ -118,7 +140,28 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-# --- Markdown -------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------
+
+
+def aligned(rows: Sequence[Sequence[str]], align: str = "l", gap: int = 2) -> list[str]:
+    """Return the lines of a table whose columns stand below each other.
+
+    A letter of `align` is for each column: "l" for the left, "r" for the right; the
+    last one is for all that follow.
+
+    >>> aligned([["set", "score"], ["adult", "0.86"]], "lr")
+    ['set    score', 'adult   0.86']
+    """
+    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = align.ljust(len(sizes), align[-1])
+    lines = []
+    for row in rows:
+        cells = [
+            text.ljust(size) if side == "l" else text.rjust(size)
+            for text, size, side in zip(row, sizes, sides, strict=True)
+        ]
+        lines.append((" " * gap).join(cells).rstrip())
+    return lines
 
 
 def markdown_table(
@@ -150,6 +193,8 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, np.float32):
         value = float(str(value))  # as short as it was written
+    if isinstance(value, np.datetime64):
+        value = pd.Timestamp(value)
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
@@ -176,7 +221,24 @@ def plain_list(values: Iterable[Any]) -> list[Any]:
     >>> plain_list(np.array([0.1, np.nan], dtype=np.float32))
     [0.1, None]
     """
-    if getattr(values, "dtype", None) == np.float32:
+    dtype = getattr(values, "dtype", None)
+    is_array_of_dates = isinstance(values, np.ndarray) and values.dtype.kind == "M"
+    if dtype == np.float32 or is_array_of_dates:
         return [plain(value) for value in np.asarray(values)]
     plain_values = values.tolist() if hasattr(values, "tolist") else values
     return [plain(value) for value in plain_values]
+
+
+def plain_tree(value: Any) -> Any:
+    """Return dicts, lists and arrays, however deep, with plain values inside.
+
+    >>> plain_tree({"a": np.array([[1, 2]]), 3: (np.inf, "x")})
+    {'a': [[1, 2]], '3': [None, 'x']}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain_tree(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        return plain_list(value)
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain_tree(part) for part in value]
+    return plain(value)

@@ -15,10 +15,10 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from tabr import TabRClassifier, cli
 from tabr.audit import AuditReport, Finding, audit
 from tabr.audit.attention import falls_on_one, without_self
-from tabr.audit.calibration import beyond_usual, judge
 from tabr.audit.drift import column_shifts
-from tabr.audit.exact import find_exact
+from tabr.audit.exact_copies import find_exact
 from tabr.audit.labels import Labels
+from tabr.audit.significance import beyond_usual, judge
 from tabr.errors import DataError
 from tabr.prediction.explanation import NeighborTable
 
@@ -67,7 +67,7 @@ def test_exact_copies_are_those_that_comparing_all_pairs_finds(
     train: list[tuple[int, str]], test: list[tuple[int, str]]
 ):
     exact = find_exact(pd.DataFrame(train), pd.DataFrame(test))
-    assert exact.found.tolist() == [row in train for row in test]
+    assert exact.is_copy.tolist() == [row in train for row in test]
     assert exact.in_train.tolist() == [train.count(row) > 1 for row in train]
     for row, place in zip(test, exact.first, strict=True):
         assert place < 0 or train[place] == row
@@ -80,7 +80,7 @@ def test_expected_copies_are_the_mean_over_random_splits():
     for _ in range(300):
         order = rng.permutation(200)
         exact = find_exact(frame.iloc[order[60:]], frame.iloc[order[:60]])
-        counts.append(exact.found.sum())
+        counts.append(exact.is_copy.sum())
         expected, spread = exact.expected, exact.spread
     assert np.mean(counts) == pytest.approx(expected, rel=0.02)
     assert np.std(counts) < 1.5 * spread
@@ -89,13 +89,13 @@ def test_expected_copies_are_the_mean_over_random_splits():
 @pytest.mark.parametrize("value", [np.nan, None, "x", 0.5, True])
 def test_a_cell_of_any_type_equals_itself(value: object):
     frame = pd.DataFrame({"a": pd.Series([value, "y", value], dtype=object)})
-    assert find_exact(frame.iloc[:1], frame.iloc[1:]).found.tolist() == [False, True]
+    assert find_exact(frame.iloc[:1], frame.iloc[1:]).is_copy.tolist() == [False, True]
 
 
 def test_types_of_the_two_parts_may_differ():
     train = pd.DataFrame({"a": [1, 2], "b": pd.Categorical(["u", "v"])})
     test = pd.DataFrame({"a": [2.0, 1.0], "b": ["v", "v"]})
-    assert find_exact(train, test).found.tolist() == [True, False]
+    assert find_exact(train, test).is_copy.tolist() == [True, False]
 
 
 def test_a_leak_of_exact_copies_is_called_one_and_its_labels_are_compared():
@@ -509,7 +509,7 @@ def test_command_asks_a_model(folder: Path, tmp_path: Path):
         (["--target", "price", "--split", "town"], "'train' and another value"),
         (["--target", "price", "--test", "T", "--split", "town"], "leave one out"),
         (["--target", "price", "-o", "x.txt"], "must end in one of"),
-        (["--target", "price", "--drop", "nobody"], "has no column 'nobody'"),
+        (["--target", "price", "--ignore", "nobody"], "has no column 'nobody'"),
     ],
 )
 def test_mistakes_on_the_command_line_are_one_sentence(

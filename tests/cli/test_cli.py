@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
-from tabr import cli
+from tabr import TabRRegressor, cli
 from tabr.tables import files
+from tabr.text import percent
 
 TINY = ["--param", "width=8", "--param", "context_size=4", "--max-epochs", "2"]
 
@@ -55,8 +56,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cli")
     houses().to_csv(path / "houses.csv", index=False)
     fit = ("fit", path / "houses.csv", *TINY, "--quiet")
-    succeed(*fit, "--target", "price", "--drop", "class", "-o", path / "price.tabr")
-    succeed(*fit, "--target", "class", "--drop", "price", "-o", path / "class.tabr")
+    succeed(*fit, "--target", "price", "--ignore", "class", "-o", path / "price.tabr")
+    succeed(*fit, "--target", "class", "--ignore", "price", "-o", path / "class.tabr")
     return path
 
 
@@ -75,7 +76,7 @@ def test_fit_says_what_it_did(folder: Path, tmp_path: Path):
         "1 numeric, 2 binary, 1 categorical",
         "RMSE",
         "best epoch",
-        "MB",
+        "kB",
     ):
         assert words in result.stdout
     assert "--task classification" in result.stderr
@@ -118,9 +119,26 @@ def test_rows_of_weight_zero_are_counted_nowhere(tmp_path: Path):
 
 def test_kind_of_a_column_can_be_chosen(folder: Path, tmp_path: Path):
     args = ("--target", "price", "-o", tmp_path / "m.tabr", *TINY, "--json")
-    kinds = ("--kind", "area=categorical", "--drop", "class")
+    kinds = ("--kind", "area=categorical", "--ignore", "class")
     summary = json.loads(succeed("fit", folder / "houses.csv", *args, *kinds).stdout)
     assert summary["columns"] == {"binary": 1, "categorical": 2}
+
+
+def test_a_parameter_that_is_false_is_false(folder: Path, tmp_path: Path):
+    model = tmp_path / "m.tabr"
+    args = ("fit", folder / "houses.csv", "--target", "price", "-o", model, *TINY)
+    succeed(*args, "--param", "record_context=False")
+    assert "context_change" not in TabRRegressor.load(model).history_
+
+
+def test_validation_rows_that_became_candidates_are_not_counted_apart(
+    folder: Path, tmp_path: Path
+):
+    table, model = folder / "houses.csv", tmp_path / "m.tabr"
+    args = ("fit", table, "--target", "price", "-o", model, *TINY, "--refit-candidates")
+    assert "60, those to stop early by included" in succeed(*args).stdout
+    summary = json.loads(succeed(*args, "--json").stdout)
+    assert (summary["rows"], summary["validation_rows"]) == (60, None)
 
 
 def test_an_existing_model_is_replaced(folder: Path, tmp_path: Path):
@@ -337,6 +355,19 @@ def test_neighbors_are_training_rows_with_their_labels(folder: Path):
             )
 
 
+def test_a_class_has_its_probability(folder: Path):
+    table, model = folder / "houses.csv", folder / "class.tabr"
+    proba = json.loads(succeed("predict", model, table, "--proba", "--json").stdout)
+    for command in ("neighbors", "explain"):
+        args = (command, model, table, "--rows", "4")
+        (row,) = json.loads(succeed(*args, "--json").stdout)["rows"]
+        likeliest = proba["probabilities"][row["prediction"]][4]
+        assert row["probability"] == pytest.approx(likeliest, rel=1e-4)
+        assert f"prediction {row['prediction']} ({percent(likeliest)})" in (
+            succeed(*args).stdout
+        )
+
+
 def test_neighbors_fit_80_columns(folder: Path):
     args = ("neighbors", folder / "class.tabr", folder / "houses.csv", "--rows", "1")
     lines = succeed(*args).stdout.splitlines()
@@ -359,7 +390,7 @@ def test_rows_outside_the_table_are_refused(rows: str, folder: Path):
     ("args", "words"),
     [
         (["--target", "prise"], "no column 'prise'; the closest are 'price'"),
-        (["--target", "price", "--drop", "twon"], "the closest are 'town'"),
+        (["--target", "price", "--ignore", "twon"], "the closest are 'town'"),
         (["--target", "price", "--weight", "no"], "no column 'no'"),
         (["--target", "price", "--weight", "town"], "weights must be numbers"),
         (["--target", "price", "--kind", "area"], "COL=KIND"),
@@ -367,6 +398,7 @@ def test_rows_outside_the_table_are_refused(rows: str, folder: Path):
         (["--target", "price", "--param", "widht=8"], "the closest are 'width'"),
         (["--target", "price", "--param", "width=wide"], "must be of type int"),
         (["--target", "price", "--param", "width=-1"], "`width > 0` must hold"),
+        (["--target", "price", "--param", "record_context=no"], "be of type bool"),
         (["--target", "price", "--param", "n_members=2"], "use --members"),
         (["--target", "price", "--param", "scoring=r3"], "the closest are 'r2'"),
         (["--target", "price", "--device", "abacus"], "device must be one"),
@@ -416,7 +448,7 @@ def test_a_bug_shows_its_traceback_only_with_debug(
     def broken(*args: object) -> None:
         np.zeros(3).reshape(2, 2)
 
-    monkeypatch.setattr(cli, "load_model_file", broken)
+    monkeypatch.setattr("tabr.estimators.load_model", broken)
     args = ("predict", folder / "price.tabr", folder / "houses.csv")
     short, long = run(*args), run(*args, "--debug")
     assert short.exit_code == long.exit_code == 1
@@ -431,7 +463,7 @@ def test_running_out_of_memory_is_one_sentence(
     def hungry(*args: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(cli, "load_model_file", hungry)
+    monkeypatch.setattr("tabr.estimators.load_model", hungry)
     args = ("predict", folder / "price.tabr", folder / "houses.csv")
     assert "out of memory" in refuse(*args)
 
@@ -452,8 +484,11 @@ def program(*args: object) -> subprocess.CompletedProcess[str]:
 def test_program_shows_help_and_version():
     assert program("--version").stdout.startswith("tabr ")
     help_text = program().stdout
-    for command in ("fit", "predict", "evaluate", "neighbors", "demo"):
-        assert f"\n  {command} " in help_text
+    commands = [
+        line.split()[0] for line in help_text.split("Commands:")[1].splitlines() if line
+    ]
+    assert commands[:4] == ["fit", "predict", "evaluate", "neighbors"]
+    assert commands[-1] == "demo"
 
 
 def test_program_keeps_stdout_for_results(folder: Path):

@@ -21,7 +21,7 @@ def test_columns_that_differ_come_first():
         dataclasses.replace(case, columns={**case.columns, "near": 99.0})
         for case in made
     ]
-    assert neighbor_view.telling_columns(model, exchanged) == ["near", "far"]
+    assert neighbor_view.differing_columns(model, exchanged) == ["near", "far"]
     alike = [
         dataclasses.replace(
             case,
@@ -38,7 +38,7 @@ def test_columns_that_differ_come_first():
         dataclasses.replace(case, columns={**case.columns, "far": "d"})
         for case in alike
     ]
-    assert neighbor_view.telling_columns(model, other) == ["far", "near"]
+    assert neighbor_view.differing_columns(model, other) == ["far", "near"]
 
 
 def test_values_are_written_shortly():

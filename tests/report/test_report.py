@@ -15,20 +15,19 @@ import pytest
 
 from tabr import NotSameGroup, PastOnly, TabRClassifier, TabRRegressor, Where
 from tabr.metrics import class_scores, value_scores
-from tabr.report import evidence as evidence_module
+from tabr.report import evaluation as evaluation_module
 from tabr.report import report, save_report
 from tabr.report.attention import measure_attention
 from tabr.report.baselines import score_methods
 from tabr.report.columns import compare_columns
-from tabr.report.evidence import gather, share_from_retrieval
+from tabr.report.evaluation import evaluate, share_from_retrieval
 from tabr.report.examples import choose_rows, make_examples
-from tabr.report.places import find_coordinates
-from tabr.report.trust import (
+from tabr.report.facts import rule_text
+from tabr.report.reliability import (
     measure_confusion,
     measure_coverage,
     measure_reliability,
 )
-from tabr.report.words import rule_words
 from tabr.text import percent, score
 from tests.cli.test_cli import houses, refuse, succeed
 
@@ -206,7 +205,7 @@ def test_the_head_tells_the_model_and_three_figures(
     regressor: TabRRegressor, new: pd.DataFrame, number_page: str
 ) -> None:
     text = text_of(number_page)
-    found = gather(regressor, features(new), new["price"])
+    found = evaluate(regressor, features(new), new["price"])
     scores = value_scores(new["price"].to_numpy(), regressor.predict(features(new)))
     assert f"{score(scores['RMSE'])} RMSE of the model" in text
     trees = score_methods(found)[-1]
@@ -224,7 +223,7 @@ def test_scores_are_the_estimators_own(
     scores = class_scores(codes, classifier.predict_proba(features(new)))
     for value in scores.values():
         assert f"{score(value)}" in text_of(class_page)
-    found = score_methods(gather(classifier, features(new), new["class"]))
+    found = score_methods(evaluate(classifier, features(new), new["class"]))
     assert found[0].scores == scores
     names = ["TabR", "constant", "10 nearest neighbours", "boosted trees"]
     assert [method.name for method in found] == names
@@ -238,12 +237,12 @@ def test_coverage_is_that_of_the_estimators(
     rows = features(new)
     low, high = regressor.predict_interval(rows, 0.9).T
     inside = (new["price"] >= low) & (new["price"] <= high)
-    found = measure_coverage(gather(regressor, rows, new["price"]))
+    found = measure_coverage(evaluate(regressor, rows, new["price"]))
     assert found is not None and found.at == pytest.approx(inside.mean())
     assert found.size == pytest.approx(np.median(high - low))
     chosen = classifier.predict_set(rows, 0.9)
     codes = (new["class"] == "dear").to_numpy(int)
-    found = measure_coverage(gather(classifier, rows, new["class"]))
+    found = measure_coverage(evaluate(classifier, rows, new["class"]))
     assert found is not None and found.size == pytest.approx(chosen.sum(1).mean())
     assert found.at == pytest.approx(chosen[np.arange(len(codes)), codes].mean())
 
@@ -253,14 +252,14 @@ def test_too_few_held_out_rows_give_no_intervals(new: pd.DataFrame) -> None:
     few = rows.head(5), new["price"].head(5)
     model = TabRRegressor(max_epochs=1, **SMALL)
     model.fit(rows, new["price"], eval_set=few)
-    assert measure_coverage(gather(model, rows, new["price"])) is None
+    assert measure_coverage(evaluate(model, rows, new["price"])) is None
     assert "No intervals: too few rows" in text_of(report(model, rows, new["price"]))
 
 
 def test_confusion_counts_every_row_once(
     classifier: TabRClassifier, new: pd.DataFrame
 ) -> None:
-    found = gather(classifier, features(new), new["class"])
+    found = evaluate(classifier, features(new), new["class"])
     counts = np.array(measure_confusion(found).counts)
     assert counts.sum() == len(new)
     right = (classifier.predict(features(new)) == new["class"]).sum()
@@ -274,7 +273,7 @@ def test_many_classes_share_a_line(new: pd.DataFrame) -> None:
     rows = towns(400, seed=2)
     labels = pd.Series(np.arange(400) % 20).astype(str)
     model = TabRClassifier(max_epochs=1, **SMALL).fit(features(rows), labels)
-    found = measure_confusion(gather(model, features(rows), labels))
+    found = measure_confusion(evaluate(model, features(rows), labels))
     assert len(found.names) == 12 and found.names[-1] == "9 others"
     assert np.sum(found.counts) == 400
 
@@ -282,8 +281,8 @@ def test_many_classes_share_a_line(new: pd.DataFrame) -> None:
 def test_attention_is_that_of_the_neighbours(
     regressor: TabRRegressor, new: pd.DataFrame, number_page: str
 ) -> None:
-    evidence = gather(regressor, features(new), new["price"])
-    found = measure_attention(evidence)
+    evaluation = evaluate(regressor, features(new), new["price"])
+    found = measure_attention(evaluation)
     table = regressor.neighbors(features(new))
     row = table.weights[7] / table.weights[7].sum()
     slow = np.exp(-sum(w * np.log(w) for w in row if w > 0))
@@ -306,7 +305,7 @@ def test_rows_far_from_all_candidates_are_listed(regressor: TabRRegressor) -> No
     seen, far = towns(150, seed=7), towns(40, seed=8)
     model.calibrate(features(seen), seen["price"])
     far.loc[3, ["area", "Latitude", "Longitude", EVIL]] = [1e4, 80.0, 80.0, 1e4]
-    found = measure_attention(gather(model, features(far), far["price"]))
+    found = measure_attention(evaluate(model, features(far), far["price"]))
     assert 3 in [row.row for row in found.far]
     assert found.n_far == (model.typicality(features(far)) < 0.01).sum()
     text = text_of(report(model, features(far), far["price"]))
@@ -330,7 +329,7 @@ def test_rows_without_a_neighbour_are_counted() -> None:
 def test_examples_are_telling_rows_with_their_neighbours(
     regressor: TabRRegressor, new: pd.DataFrame
 ) -> None:
-    found = gather(regressor, features(new), new["price"])
+    found = evaluate(regressor, features(new), new["price"])
     errors = np.abs(new["price"] - regressor.predict(features(new))).to_numpy()
     rows = choose_rows(found)
     assert rows["Best"] == errors.argmin() and rows["Worst"] == errors.argmax()
@@ -356,7 +355,7 @@ def test_a_shift_of_a_column_is_seen_and_chance_is_not(
     lines = [
         {
             line.name: line
-            for line in compare_columns(gather(regressor, features(t), t["price"]))
+            for line in compare_columns(evaluate(regressor, features(t), t["price"]))
         }
         for t in (same, moved)
     ]
@@ -367,38 +366,6 @@ def test_a_shift_of_a_column_is_seen_and_chance_is_not(
     assert area.missing[1] == pytest.approx(moved["area"].isna().mean())
     assert sum(area.candidates) == pytest.approx(1)
     assert sum(area.rows) == pytest.approx(1)
-
-
-@pytest.mark.parametrize(
-    ("names", "found"),
-    [
-        (("Latitude", "Longitude"), True),
-        (("pickup_lat", "pickup_lon"), True),
-        (("startLat", "startLng"), True),
-        (("lat", "long"), True),
-        (("pickup_lat", "dropoff_lon"), False),
-        (("x", "y"), False),
-        (("depth", "table"), False),
-        (("flat", "along"), False),
-        (("latency", "longevity"), False),
-        (("lat", "y"), False),
-    ],
-)
-def test_places_are_found_by_both_names(names: tuple[str, str], found: bool) -> None:
-    frame = pd.DataFrame({names[0]: [1.0, 2.0], names[1]: [3.0, 4.0]})
-    at = find_coordinates(frame, dict.fromkeys(names, "numeric"))
-    assert at == (names if found else None)
-
-
-def test_places_lie_on_earth() -> None:
-    names = ("lat", "lon")
-    kinds: Any = dict.fromkeys(names, "numeric")
-    for values in ([1.0, 200.0], [5.0, 5.0], [np.nan, np.nan]):
-        assert (
-            find_coordinates(pd.DataFrame(dict.fromkeys(names, values)), kinds) is None
-        )
-    texts = pd.DataFrame({name: ["a", "b"] for name in names})
-    assert find_coordinates(texts, dict.fromkeys(names, "categorical")) is None
 
 
 def test_rows_without_a_place_are_left_off_the_map() -> None:
@@ -412,7 +379,7 @@ def test_rows_without_a_place_are_left_off_the_map() -> None:
 
 def test_rules_are_told_in_words() -> None:
     rule = (PastOnly("t", window=30) | ~NotSameGroup("g")) & Where(min, ["km", "h"])
-    assert rule_words(rule) == (
+    assert rule_text(rule) == (
         "A neighbour must either come before the row in 't', at most 30.0 back, or not"
         " differ from the row in 'g', and be allowed by a function of 'km', 'h'."
     )
@@ -429,10 +396,10 @@ def test_a_nameless_fit_and_one_row_make_a_page() -> None:
 def test_very_many_rows_are_sampled(
     regressor: TabRRegressor, new: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence_module, "MOST_ROWS", 25)
-    monkeypatch.setattr(evidence_module, "EXPLAINED", 10)
-    found = gather(regressor, features(new), new["price"])
-    assert len(found) == 25 and found.n_given == 60
+    monkeypatch.setattr(evaluation_module, "MOST_ROWS", 25)
+    monkeypatch.setattr(evaluation_module, "EXPLAINED", 10)
+    found = evaluate(regressor, features(new), new["price"])
+    assert len(found) == 25 and found.n_table == 60
     assert share_from_retrieval(found)[1] == 10
     expected = regressor.predict(features(new).iloc[found.positions])
     np.testing.assert_allclose(found.prediction, expected, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""What a fitted model's neighbours tell about its rows: copies, contradictions, use.
+"""Findings by a fitted model's neighbours: copies, contradictions, use.
 
 The model is any object with `neighbors(X)`, which gives `ids`, `weights` and
 `distances` (rows, m), and `candidates_` with `ids`, `frame` and `y`.
@@ -13,57 +13,50 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import mannwhitneyu
 
-from tabr.audit.calibration import MAX_CHANCE, MIN_EXCESS_SHARE, chance_of_more
-from tabr.audit.findings import Finding, Ids, percent
+from tabr.audit.findings import Finding, Ids
 from tabr.audit.labels import Labels
+from tabr.audit.significance import MAX_CHANCE, MIN_EXCESS_SHARE, chance_of_more
 from tabr.prediction.explanation import NeighborTable
 from tabr.prediction.uncertainty import distance
+from tabr.text import percent
 
 Floats = NDArray[np.float64]
 
 MIN_WEIGHT = 0.5  # of one neighbour, before attention counts as fallen on it
 MAX_RATIO = 0.25  # of its distance to the next one's
-N_JUDGES = 10  # heaviest neighbours whose labels are compared with a row's own
+N_JUDGES = 10  # heaviest neighbours whose labels are compared with the row's
 FAR_OUT = 5.0  # robust standard deviations of what neighbours leave unexplained
-_SAMPLE = 5000  # rows that are asked about, of each part
+MOST_ROWS = 5000  # of each part that the model is asked about
 
 
 def model_findings(
     model: Any, test: pd.DataFrame, test_ids: Ids, rng: np.random.Generator
 ) -> tuple[list[Finding], list[str]]:
-    """Ask the model for neighbours, and return findings and notes."""
-    notes = []
-    chosen = _sample(len(test), rng)
-    if len(chosen) < len(test):
-        notes.append(
-            f"the model was asked about {len(chosen)} of {len(test)} test rows"
-        )
-    asked, ids = test.iloc[chosen], test_ids[chosen]
-    answers = _arrays(model.neighbors(asked))
-    candidates = model.candidates_
-    own = _sample(len(candidates.ids), rng)
-    if len(own) < len(candidates.ids):
-        notes.append(
-            f"the model was asked about {len(own)} of {len(candidates.ids)} candidates"
-        )
-    own_ids = np.asarray(candidates.ids)[own]
-    among = without_self(_arrays(model.neighbors(candidates.frame.iloc[own])), own_ids)
-    labels = Labels(np.asarray(candidates.y))
+    """Return findings by the neighbours of test rows and of candidates, and notes."""
+    notes: list[str] = []
+    chosen = _sample(len(test), rng, "test rows", notes)
+    test_ids = test_ids[chosen]
+    table = _arrays(model.neighbors(test.iloc[chosen]))
+    candidate_ids = np.asarray(model.candidates_.ids)
+    chosen = _sample(len(candidate_ids), rng, "candidates", notes)
+    frame = model.candidates_.frame.iloc[chosen]
+    among = without_self(_arrays(model.neighbors(frame)), candidate_ids[chosen])
+    labels = Labels(np.asarray(model.candidates_.y))
     findings = [
-        on_one_copy(answers, ids, among),
-        against_neighbors(among, own_ids, own, labels, np.asarray(candidates.ids)),
-        far_from_memory(answers, ids, among),
-        *use(answers, np.asarray(candidates.ids)),
+        on_one_copy(table, test_ids, among),
+        against_neighbors(among, chosen, labels, candidate_ids),
+        far_from_memory(table, test_ids, among),
+        *use(table, candidate_ids),
     ]
     return [finding for finding in findings if finding is not None], notes
 
 
-def without_self(table: NeighborTable, own: Ids) -> NeighborTable:
-    """Drop from each row's neighbours the row itself, by id; weights sum to one again.
+def without_self(table: NeighborTable, row_ids: Ids) -> NeighborTable:
+    """Return each row's neighbours but the row itself; weights sum to one again.
 
     Every row loses one neighbour: itself, or else the lightest one.
     """
-    is_self = table.ids == own[:, None]
+    is_self = table.ids == row_ids[:, None]
     last = np.zeros_like(is_self)
     last[:, -1] = ~is_self.any(1)
     kept = ~(is_self | last)
@@ -75,7 +68,7 @@ def without_self(table: NeighborTable, own: Ids) -> NeighborTable:
 
 
 def falls_on_one(table: NeighborTable) -> NDArray[np.bool_]:
-    """Say which rows look at one neighbour that is far nearer than the next (n,)."""
+    """Whether a row looks at one neighbour that is far nearer than the next, (n,)."""
     if table.ids.shape[1] < 2:
         return np.zeros(len(table.ids), bool)
     nearest = np.sort(table.distances, 1)
@@ -88,9 +81,9 @@ def falls_on_one(table: NeighborTable) -> NDArray[np.bool_]:
 
 
 def on_one_copy(table: NeighborTable, ids: Ids, among: NeighborTable) -> Finding | None:
-    """Find rows whose attention falls on one almost-copy, as in the paper's case."""
-    found = falls_on_one(table)
-    n, k = len(ids), int(found.sum())
+    """Return rows whose attention falls on one almost-copy, as in the paper's case."""
+    named = falls_on_one(table)
+    n, k = len(ids), int(named.sum())
     if not k:
         return None
     usual = float(falls_on_one(among).mean())
@@ -99,7 +92,7 @@ def on_one_copy(table: NeighborTable, ids: Ids, among: NeighborTable) -> Finding
     place = table.weights.argmax(1)[:, None]
     partners = np.take_along_axis(table.ids, place, 1)[:, 0]
     weight = table.weights.max(1)
-    order = np.flatnonzero(found)[np.argsort(-weight[found], kind="stable")]
+    order = np.flatnonzero(named)[np.argsort(-weight[named], kind="stable")]
     often = is_leak or k / n > 0.05
     return Finding(
         "attention on one copy",
@@ -118,17 +111,24 @@ def on_one_copy(table: NeighborTable, ids: Ids, among: NeighborTable) -> Finding
 
 
 def against_neighbors(
-    among: NeighborTable, own_ids: Ids, own: Ids, labels: Labels, ids: Ids
+    among: NeighborTable, rows: Ids, labels: Labels, ids: Ids
 ) -> Finding | None:
-    """Find candidates whose label contradicts those of all their neighbours."""
+    """Return candidates whose label contradicts those of all their neighbours.
+
+    Args:
+        among: The neighbours of some candidates, (b, m).
+        rows: The positions of these candidates, (b,).
+        labels: Of all candidates, (n,).
+        ids: Of all candidates, (n,).
+    """
     position = pd.Index(ids).get_indexer(pd.Index(among.ids.ravel()))
     position = position.reshape(among.ids.shape)[:, :N_JUDGES]
-    strange, strength = labels.against(own, position, FAR_OUT)
-    k, n = int(strange.sum()), len(own)
+    contradicts, strength = labels.against(rows, position, FAR_OUT)
+    k, n = int(contradicts.sum()), len(rows)
     if not k:
         return None
-    order = np.flatnonzero(strange)[np.argsort(-strength[strange], kind="stable")]
-    nearest = among.ids[:, 0]
+    named = np.flatnonzero(contradicts)
+    order = named[np.argsort(-strength[named], kind="stable")]
     return Finding(
         "labels against neighbours",
         "warning",
@@ -138,8 +138,8 @@ def against_neighbors(
         k,
         n,
         "candidates",
-        own_ids[order],
-        nearest[order],
+        ids[rows[order]],
+        among.ids[order, 0],
         strength[order],
     )
 
@@ -147,48 +147,45 @@ def against_neighbors(
 def far_from_memory(
     table: NeighborTable, ids: Ids, among: NeighborTable
 ) -> Finding | None:
-    """Find whether new rows lie farther from the candidates than these do."""
-    ours, usual = distance(table), distance(among)
-    ours_ok, usual_ok = np.isfinite(ours), np.isfinite(usual)
-    if ours_ok.sum() < 2 or usual_ok.sum() < 2:
+    """Return new rows that lie farther from the candidates than these do."""
+    distances, usual = distance(table), distance(among)
+    finite, usual = distances[np.isfinite(distances)], usual[np.isfinite(usual)]
+    if len(finite) < 2 or len(usual) < 2:
         return None
-    result = mannwhitneyu(ours[ours_ok], usual[usual_ok], alternative="greater")
-    auc = float(result.statistic) / (ours_ok.sum() * usual_ok.sum())
-    bound = float(np.quantile(usual[usual_ok], 0.99))
-    far = ours > bound
+    result = mannwhitneyu(finite, usual, alternative="greater")
+    auc = float(result.statistic) / (len(finite) * len(usual))
+    far = distances > np.quantile(usual, 0.99)
     is_drift = auc > 0.6 and result.pvalue < 1e-3
-    order = np.flatnonzero(far)[np.argsort(-ours[far], kind="stable")]
+    order = np.flatnonzero(far)[np.argsort(-distances[far], kind="stable")]
     return Finding(
         "far from the memory",
         "warning" if is_drift else "note",
         f"{int(far.sum())} of {len(ids)} test rows ({percent(float(far.mean()))}) lie"
-        " farther from the candidates than 99 % of these from each other; a test row is"
+        " farther from the candidates than 99% of these from each other; a test row is"
         f" the farther one with probability {auc:.2f} (0.5 means no drift,"
         f" p = {result.pvalue:.2g})",
         int(far.sum()),
         len(ids),
         "test",
         ids[order],
-        scores=ours[order],
+        scores=distances[order],
         expected=0.01,
     )
 
 
 def use(table: NeighborTable, ids: Ids) -> list[Finding]:
-    """Find the candidates that predictions lean on, and those never looked at."""
-    found = table.ids >= 0
-    position = pd.Index(ids).get_indexer(pd.Index(table.ids[found]))
-    known = position >= 0
-    weight = np.bincount(
-        position[known], table.weights[found][known], minlength=len(ids)
-    )
-    seen = np.bincount(position[known], minlength=len(ids)) > 0
+    """Return the candidates that predictions lean on, and those in no context."""
+    position = pd.Index(ids).get_indexer(pd.Index(table.ids.ravel()))
+    exists = position >= 0
+    weights = table.weights.ravel()[exists]
+    weight = np.bincount(position[exists], weights, minlength=len(ids))
+    is_used = np.bincount(position[exists], minlength=len(ids)) > 0
     order = np.argsort(-weight, kind="stable")
     n_top = max(1, len(ids) // 100)
     share = float(weight[order[:n_top]].sum() / max(weight.sum(), 1e-30))
     top = order[: min(n_top, 100)]
     rows = len(table.ids)
-    unused = np.flatnonzero(~seen)
+    unused = np.flatnonzero(~is_used)
     unused_share = percent(len(unused) / len(ids))
     return [
         Finding(
@@ -216,14 +213,16 @@ def use(table: NeighborTable, ids: Ids) -> list[Finding]:
     ]
 
 
-def _sample(n: int, rng: np.random.Generator) -> Ids:
-    if n <= _SAMPLE:
+def _sample(n: int, rng: np.random.Generator, what: str, notes: list[str]) -> Ids:
+    """Return the positions of n rows, or of a random part and a note about it."""
+    if n <= MOST_ROWS:
         return np.arange(n)
-    return np.sort(rng.choice(n, _SAMPLE, replace=False))
+    notes.append(f"the model was asked about {MOST_ROWS} of {n} {what}")
+    return np.sort(rng.choice(n, MOST_ROWS, replace=False))
 
 
 def _arrays(table: Any) -> NeighborTable:
-    """Read what a model gave, of which only three arrays count."""
+    """Return the three arrays that count of what a model gave."""
     return NeighborTable(
         np.asarray(table.ids), np.asarray(table.weights), np.asarray(table.distances)
     )

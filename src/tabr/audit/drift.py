@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import chi2_contingency, ks_2samp
 
-from tabr.audit.findings import Finding, percent
+from tabr.audit.findings import Finding
 from tabr.errors import DataError
 from tabr.tables.preprocessor import Preprocessor
+from tabr.text import percent
 
 MIN_SHIFT = 0.1  # of the largest gap between two distribution functions
 MAX_CHANCE = 1e-3  # of a shift as large, over all columns together
@@ -26,20 +27,21 @@ def column_shifts(
     would have to change their level for categories: 0 not at all, 1 altogether.
     `chance` is the probability of a shift as large between random parts.
     """
-    few, other = (_sample(frame, rng) for frame in (train, test))
+    train_sample, test_sample = (_sample(frame, rng) for frame in (train, test))
     try:
-        kinds: dict[str, Any] = dict(Preprocessor().fit(few).kinds_)
+        kinds: dict[str, Any] = dict(Preprocessor().fit(train_sample).kinds_)
     except DataError:
         kinds = {}
     lines = []
     for name in train.columns:
-        one, two = few[name], other[name]
-        if kinds.get(name) == "numeric" and pd.api.types.is_numeric_dtype(one.dtype):
-            shift, chance = _number_shift(one, two)
+        columns = train_sample[name], test_sample[name]
+        is_numeric = pd.api.types.is_numeric_dtype(columns[0].dtype)
+        if kinds.get(name) == "numeric" and is_numeric:
+            shift, chance = _number_shift(*columns)
         elif kinds.get(name) == "date":
             continue  # later rows have later dates: no news
         else:
-            shift, chance = _level_shift(one, two)
+            shift, chance = _level_shift(*columns)
         lines.append({"column": name, "shift": shift, "chance": chance})
     table = pd.DataFrame(lines, columns=["column", "shift", "chance"])
     return table.sort_values("shift", ascending=False, ignore_index=True)
@@ -48,7 +50,7 @@ def column_shifts(
 def drift_finding(
     train: pd.DataFrame, test: pd.DataFrame, rng: np.random.Generator
 ) -> Finding | None:
-    """Say which columns moved, if any."""
+    """Return which columns moved, or None."""
     table = column_shifts(train, test, rng)
     is_moved = (table["shift"] > MIN_SHIFT) & (
         table["chance"] < MAX_CHANCE / max(1, len(table))
@@ -79,21 +81,22 @@ def _sample(frame: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     return frame.iloc[np.sort(rng.choice(len(frame), _SAMPLE, replace=False))]
 
 
-def _number_shift(one: pd.Series[Any], two: pd.Series[Any]) -> tuple[float, float]:
-    a = one.dropna().to_numpy(float)
-    b = pd.to_numeric(two, errors="coerce").dropna().to_numpy(float)
+def _number_shift(train: pd.Series[Any], test: pd.Series[Any]) -> tuple[float, float]:
+    a = train.dropna().to_numpy(float)
+    b = pd.to_numeric(test, errors="coerce").dropna().to_numpy(float)
     if not len(a) or not len(b):
         return float(len(a) != len(b)), 0.0 if len(a) != len(b) else 1.0
     result = ks_2samp(a, b, method="asymp")
     return float(result.statistic), float(result.pvalue)
 
 
-def _level_shift(one: pd.Series[Any], two: pd.Series[Any]) -> tuple[float, float]:
+def _level_shift(train: pd.Series[Any], test: pd.Series[Any]) -> tuple[float, float]:
+    parts = {"train": train, "test": test}
     counts = pd.DataFrame(
-        {"one": _texts(one).value_counts(), "two": _texts(two).value_counts()}
+        {name: _texts(column).value_counts() for name, column in parts.items()}
     ).fillna(0.0)
     shares = counts / counts.sum()
-    shift = float((shares["one"] - shares["two"]).abs().sum() / 2)
+    shift = float((shares["train"] - shares["test"]).abs().sum() / 2)
     # Rare levels share one cell: the chi-squared law needs full ones.
     rare = counts.sum(axis=1) < 10
     cells = counts[~rare]

@@ -1,4 +1,4 @@
-"""What an audit found, as plain data that shows itself as text or as a table."""
+"""Findings of an audit as plain data, with their text and their table."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tabr.text import aligned, cell, percent, plain
+
 Gravity = Literal["leak", "warning", "note"]
 GRAVITIES: tuple[Gravity, ...] = ("leak", "warning", "note")
 Ids = NDArray[np.int64]
+
+OFTEN = 0.01  # share of rows from which on copies are worth a warning
+
+
+def gravity_of(share: float, *, is_leak: bool = False) -> Gravity:
+    """Return how grave it is that a share of the rows are copies."""
+    return "leak" if is_leak else "warning" if share > OFTEN else "note"
 
 
 def no_ids() -> Ids:
@@ -29,7 +38,7 @@ class Finding:
         sentence: What was found, in plain words.
         count: How many rows it concerns.
         total: How many rows were looked at.
-        part: Whose rows: "test", "train" or "candidates".
+        part: Where the rows are: "test", "train", "candidates"; or "columns".
         rows: Their ids, gravest first; positions in the table of that part.
         partners: For each row the id of the training row it belongs with, or empty.
         scores: For each row how grave it is, larger is graver, or empty.
@@ -89,23 +98,15 @@ class AuditReport:
 
     def to_frame(self) -> pd.DataFrame:
         """Return a line for each row that a finding names."""
-        parts = []
+        lines = []
         for finding in self.findings:
-            n = len(finding.rows)
-            columns = {
-                "finding": [finding.kind] * n,
-                "gravity": [finding.gravity] * n,
-                "part": [finding.part] * n,
-                "row": finding.rows,
-                "partner": pd.array(_filled(finding.partners, n), dtype="Int64"),
-                "score": finding.scores if len(finding.scores) else [np.nan] * n,
-            }
-            parts.append(pd.DataFrame(columns))
+            partners = finding.partners.tolist() or [None] * len(finding.rows)
+            scores = finding.scores.tolist() or [np.nan] * len(finding.rows)
+            head = finding.kind, finding.gravity, finding.part
+            named = zip(finding.rows.tolist(), partners, scores, strict=True)
+            lines += [(*head, *row) for row in named]
         names = ["finding", "gravity", "part", "row", "partner", "score"]
-        filled = [part for part in parts if len(part)]
-        if not filled:
-            return pd.DataFrame(columns=names)
-        return pd.concat(filled, ignore_index=True)
+        return pd.DataFrame(lines, columns=names).astype({"partner": "Int64"})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as lists and dicts, the ids of rows included."""
@@ -143,10 +144,10 @@ class AuditReport:
     def __str__(self) -> str:
         lines = [f"{self.n_train} training rows, {self.n_test} test rows", ""]
         if self.findings:
-            lines.append(f"{'gravity':<9}{'finding':<26}{'rows':>8}{'share':>9}")
-        for f in self.findings:
-            share = _percent(f.share)
-            lines.append(f"{f.gravity:<9}{f.kind:<26}{f.count:>8}{share:>9}")
+            table = [["gravity", "finding", "rows", "share"]]
+            for f in self.findings:
+                table.append([f.gravity, f.kind, str(f.count), percent(f.share)])
+            lines += aligned(table, "llrr")
         lines += ["" if self.findings else "nothing was found"]
         lines += [f"- {f.sentence}" for f in self.findings]
         for example in self.examples:
@@ -157,53 +158,23 @@ class AuditReport:
 
 
 def make_example(
-    kind: str, row: int, partner: int, one: pd.Series[Any], two: pd.Series[Any]
+    kind: str, row: int, partner: int, test: pd.Series[Any], train: pd.Series[Any]
 ) -> Example:
-    """Put the cells of two rows side by side."""
-    cells = {str(name): (_cell(one[name]), _cell(two[name])) for name in one.index}
-    differs = tuple(name for name, (a, b) in cells.items() if a != b)
+    """Return the cells of a test row and its partner, side by side."""
+    cells = {str(n): (plain(test[n]), plain(train[n])) for n in test.index}
+    differs = tuple(name for name, pair in cells.items() if pair[0] != pair[1])
     return Example(kind, row, partner, cells, differs)
 
 
 def _example_lines(example: Example, n_cells: int = 6) -> list[str]:
-    """Show two rows; columns that differ come first, as they tell the story."""
-    names = [*example.differs, *(n for n in example.cells if n not in example.differs)]
-    names = names[:n_cells]
-    texts = [[_short(cell) for cell in example.cells[name]] for name in names]
-    widths = [
-        max(len(name), *map(len, t)) for name, t in zip(names, texts, strict=True)
-    ]
-    n_equal = len(example.cells) - len(example.differs)
-    title = f"{example.kind}: {n_equal} of {len(example.cells)} columns agree"
-    lines = [title]
-    heads = [name.rjust(width) for name, width in zip(names, widths, strict=True)]
-    lines.append(f"  {'':<20}" + "  ".join(heads))
-    who = (f"test row {example.row}", f"training row {example.partner}")
-    for k, label in enumerate(who):
-        row = [t[k].rjust(width) for t, width in zip(texts, widths, strict=True)]
-        lines.append(f"  {label:<20}" + "  ".join(row))
-    return lines
-
-
-def _cell(value: Any) -> Any:
-    if value is None or value is pd.NaT or value is pd.NA or value != value:
-        return None
-    return value.item() if hasattr(value, "item") else value
-
-
-def _short(value: Any) -> str:
-    text = "-" if value is None else f"{value:.6g}" if isinstance(value, float) else ""
-    return text or (str(value) if len(str(value)) <= 18 else f"{str(value)[:15]}...")
-
-
-def _filled(ids: Ids, n: int) -> list[int | None]:
-    return ids.tolist() if len(ids) else [None] * n
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %" if share < 0.1 else f"{100 * share:.1f} %"
-
-
-def percent(share: float) -> str:
-    """Write a share for a sentence; tiny ones keep their first digit."""
-    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
+    """Return two rows as lines; columns that differ come first."""
+    equal = [name for name in example.cells if name not in example.differs]
+    names = [*example.differs, *equal][:n_cells]
+    heads = "", f"test row {example.row}", f"training row {example.partner}"
+    columns = [heads]
+    for name in names:
+        test, train = (cell(v, digits=6, longest=18) for v in example.cells[name])
+        columns.append((name, test, train))
+    title = f"{example.kind}: {len(equal)} of {len(example.cells)} columns agree"
+    table = aligned(list(zip(*columns, strict=True)), "lr")
+    return [title, *(f"  {line}" for line in table)]

@@ -1,4 +1,4 @@
-"""When two labels agree, and when one stands against many."""
+"""Labels that agree, and labels that contradict others."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 MAX_CLASSES = 20  # whole numbers with more distinct values are quantities
 CLOSE = 0.1  # standard deviations by which numbers may differ and still agree
+MIN_NEIGHBORS = 3  # that a label can contradict
 
 
 class Labels:
     """Labels (n,) of training rows: numbers, or classes."""
 
     def __init__(self, y: NDArray[Any]) -> None:
-        """Decide of which kind the labels are."""
+        """Take whole numbers of few values for classes, other numbers for numbers."""
         values = pd.Series(y)
         numeric = pd.api.types.is_numeric_dtype(values.dtype)
         flags = pd.api.types.is_bool_dtype(values.dtype)
@@ -34,43 +35,59 @@ class Labels:
 
     @property
     def against_text(self) -> str:
-        """What a strange label does, in words."""
+        """What a label does that contradicts its neighbours, in words."""
         return "lies far outside those" if self.are_numbers else "is not that of any"
 
     def agree(self, y: object, position: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Say whether labels (b,) agree with the training labels at position (b,)."""
+        """Whether labels (b,) agree with the training labels at position (b,)."""
         other = self.values[position]
         if self.are_numbers:
-            given = np.asarray(y, float)
-            return np.asarray(np.abs(given - other) <= CLOSE * self.spread)
+            gaps = np.abs(np.asarray(y, float) - other)
+            return np.asarray(gaps <= CLOSE * self.spread)
         return np.asarray(pd.Series(y).astype(str).to_numpy() == other)
 
+    def agreement_text(self, y: object, position: NDArray[np.int64]) -> str:
+        """Return how many labels (b,) agree with those at position (b,), in words."""
+        agree = self.agree(y, position)
+        n_agree = int(agree.sum())
+        return f"; {n_agree} of their labels agree, {len(agree) - n_agree} contradict"
+
+    def differ_within(
+        self, group: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Whether the labels of rows (b,) differ within the row's group (b,)."""
+        groups = pd.Series(self.values[rows]).groupby(group)
+        if self.are_numbers:
+            width = groups.transform("max") - groups.transform("min")
+            return (width > 2 * CLOSE * self.spread).to_numpy()
+        return (groups.transform("nunique") > 1).to_numpy()
+
     def against(
-        self, own: NDArray[np.int64], position: NDArray[np.int64], far: float
+        self, rows: NDArray[np.int64], position: NDArray[np.int64], far: float
     ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """Say which labels stand against those of all neighbours, and how much.
+        """Whether labels contradict those of all neighbours, and how much.
 
         Args:
-            own: Positions of the rows, (b,).
+            rows: Positions of the rows, (b,).
             position: Positions of their neighbours, (b, m); -1 for none.
             far: For numbers, how many robust standard deviations of what neighbours
                 leave unexplained a label must lie outside their range.
         """
-        found = position >= 0
-        enough = found.sum(1) >= 3
-        mine, theirs = self.values[own], self.values[position]
+        exists = position >= 0
+        n_neighbors = exists.sum(1)
+        enough = n_neighbors >= MIN_NEIGHBORS
+        labels, others = self.values[rows], self.values[position]
         if not self.are_numbers:
-            same = (theirs == mine[:, None]) & found
+            same = (others == labels[:, None]) & exists
             # One class among all neighbours contradicts more than a mixture of many.
-            first = theirs[:, :1]
-            unity = ((theirs == first) & found).sum(1) / np.maximum(found.sum(1), 1)
-            return enough & ~same.any(1), np.asarray(unity)
-        low = np.where(found, theirs, np.inf).min(1)
-        high = np.where(found, theirs, -np.inf).max(1)
-        middle = np.nanmedian(np.where(found, theirs, np.nan)[enough], axis=1)
-        rest = np.abs(mine[enough] - middle)
-        scale = max(1.4826 * float(np.median(rest)) if len(rest) else 0.0, 1e-12)
-        outside = np.maximum(low - mine, mine - high)
+            like_first = ((others == others[:, :1]) & exists).sum(1)
+            return enough & ~same.any(1), like_first / np.maximum(n_neighbors, 1)
+        low = np.where(exists, others, np.inf).min(1)
+        high = np.where(exists, others, -np.inf).max(1)
+        middle = np.nanmedian(np.where(exists, others, np.nan)[enough], axis=1)
+        gaps = np.abs(labels[enough] - middle)
+        scale = max(1.4826 * float(np.median(gaps)) if len(gaps) else 0.0, 1e-12)
+        outside = np.maximum(low - labels, labels - high)
         # Beyond the range by the range's own width too: steep places are no mistake.
-        strange = enough & (outside > far * scale) & (outside > high - low)
-        return strange, np.where(enough, outside / scale, 0.0)
+        contradicts = enough & (outside > far * scale) & (outside > high - low)
+        return contradicts, np.where(enough, outside / scale, 0.0)

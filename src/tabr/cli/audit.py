@@ -8,15 +8,13 @@ from typing import Any
 import click
 
 from tabr.cli.files import (
-    check_column,
-    check_output,
+    check_table_output,
     file_type,
-    load_model_file,
-    output_type,
-    read_table,
-    suffix_of,
+    ignore_option,
+    seed_option,
     table_argument,
-    write_table,
+    table_output_option,
+    target_option,
 )
 from tabr.cli.messages import Mistake, common, say, show, show_json
 
@@ -25,7 +23,7 @@ TRAINING = ("train", "training")  # values of a split column; all others are tes
 
 @click.command()
 @table_argument
-@click.option("--target", metavar="COL", help="The column with the labels.")
+@target_option
 @click.option("--test", type=file_type, help="The other part, as a table.")
 @click.option(
     "--split",
@@ -33,19 +31,9 @@ TRAINING = ("train", "training")  # values of a split column; all others are tes
     help="The column that says which rows are for training: 'train' or true.",
 )
 @click.option("--model", type=file_type, help="A fitted model to ask for neighbours.")
-@click.option(
-    "--drop", metavar="COL", multiple=True, help="A column to ignore; repeatable."
-)
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="For samples."
-)
-@click.option(
-    "-o",
-    "--output",
-    metavar="OUT",
-    type=output_type,
-    help="A table of all rows that are named.",
-)
+@ignore_option
+@seed_option
+@table_output_option("A table of all rows that are named.")
 @common
 def audit(
     table: Path,
@@ -53,8 +41,8 @@ def audit(
     test: Path | None,
     split: str | None,
     model: Path | None,
-    drop: tuple[str, ...],
-    seed: int,
+    ignore: tuple[str, ...],
+    random_state: int,
     output: Path | None,
     as_json: bool,
 ) -> None:
@@ -62,33 +50,33 @@ def audit(
 
     Without --test and --split a random fifth of the rows is held out.
     """
-    if output is not None:
-        check_output(output, [table, test, model])
-        suffix_of(output)
+    check_table_output(output, table, test, model)
     if target is None:
         raise Mistake("--target must name the column with the labels")
     if test is not None and split is not None:
         raise Mistake("--test and --split both name the test part; leave one out")
-    frame = read_table(table)
-    for name in [target, *([split] if split else []), *drop]:
-        check_column(frame, name, table)
-    left_out = [target, *([split] if split else []), *drop]
-    parts: dict[str, Any] = {}
-    if test is not None:
-        other = read_table(test)
-        check_column(other, target, test)
-        parts["X_test"] = other.drop(columns=left_out, errors="ignore")
-        parts["y_test"] = other[target]
-    if split is not None:
-        parts["test_rows"] = _test_rows(frame[split], split)
-    if model is not None:
-        parts["model"] = load_model_file(model)
     from tabr.audit import audit as run
+    from tabr.estimators import load_model
+    from tabr.tables.files import check_column, read_table, write_table
 
+    frame = read_table(table)
+    left_out = [target, *([split] if split else []), *ignore]
+    for name in left_out:
+        check_column(frame, name, table)
     rows = frame.drop(columns=left_out)
     if rows.shape[1] == 0:
         raise Mistake(f"{table} must have a column besides {', '.join(left_out)}")
-    report = run(rows, frame[target], random_state=seed, **parts)
+    options: dict[str, Any] = {}
+    if test is not None:
+        other = read_table(test)
+        check_column(other, target, test)
+        options["X_test"] = other.drop(columns=left_out, errors="ignore")
+        options["y_test"] = other[target]
+    if split is not None:
+        options["test_rows"] = _test_rows(frame[split], split)
+    if model is not None:
+        options["model"] = load_model(model)
+    report = run(rows, frame[target], random_state=random_state, **options)
     if output is not None:
         write_table(report.to_frame(), output)
     if as_json:
@@ -108,9 +96,9 @@ def _test_rows(column: Any, name: str) -> Any:
     else:
         mask = ~column.astype(str).str.lower().isin(TRAINING).to_numpy()
     if mask.all() or not mask.any():
-        found = ", ".join(repr(str(v)) for v in column.unique()[:5])
+        values = ", ".join(repr(str(value)) for value in column.unique()[:5])
         raise Mistake(
             f"--split must name a column with 'train' and another value, however"
-            f" {name!r} holds {found}"
+            f" {name!r} holds {values}"
         )
     return mask

@@ -1,27 +1,31 @@
-"""The demo: TabR beside two baselines on a real table, and the rows it came from.
+"""The command `demo`: TabR beside two baselines on a real table.
 
 `run` computes, `render` writes plain text.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import pandas as pd
+import click
 
-from tabr.cli.neighbor_view import (
-    Case,
-    case_lines,
-    make_cases,
-    picture_lines,
-    telling_columns,
-)
-from tabr.estimators import TabRClassifier, TabRRegressor
-from tabr.metrics import class_scores, value_scores
+from tabr.cli.files import members_option
+from tabr.cli.messages import common, say, show, show_json, terminal_width
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tabr.cli.neighbor_view import Case
+    from tabr.estimators import TabRClassifier, TabRRegressor
+
+    Parts = tuple[pd.DataFrame, pd.DataFrame, pd.Series[Any], pd.Series[Any]]
 
 N_NEIGHBORS = [1, 3, 5, 10, 20, 40]  # the k that the baseline chooses from
 
@@ -45,6 +49,8 @@ def _diabetes() -> tuple[pd.DataFrame, pd.Series[Any]]:
 
 
 def _classes(loader: str, target: str) -> tuple[pd.DataFrame, pd.Series[Any]]:
+    import numpy as np
+    import pandas as pd
     from sklearn import datasets
 
     table = getattr(datasets, loader)(as_frame=True)
@@ -77,7 +83,7 @@ TABLES: Mapping[str, DemoTable] = {
 
 @dataclass(frozen=True)
 class Result:
-    """What the demo found."""
+    """Scores of the methods, and a few rows with their neighbours."""
 
     table: str
     n_train: int
@@ -85,18 +91,16 @@ class Result:
     n_columns: int
     scores: dict[str, dict[str, float]]  # by model, then by name; and seconds
     cases: list[Case]
-    ranked: list[str]  # columns, those first in which neighbours differ most
+    columns: list[str]  # those first in which neighbours differ most
 
 
-def split(
-    name: str, seed: int = 0
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.Series[Any], pd.Series[Any]]:
-    """Return training rows, test rows (a fifth) and the labels of both."""
+def split(name: str, seed: int = 0) -> Parts:
+    """Return training rows, test rows (a fifth) and the labels of each."""
     from sklearn.model_selection import train_test_split
 
     frame, y = TABLES[name].load()
     strata = y if TABLES[name].classes else None
-    parts: tuple[pd.DataFrame, pd.DataFrame, pd.Series[Any], pd.Series[Any]] = (
+    parts: Parts = tuple(
         train_test_split(frame, y, test_size=0.2, random_state=seed, stratify=strata)
     )
     return parts
@@ -125,6 +129,8 @@ def make_model(
     name: str, n_members: int, seed: int = 0, **params: Any
 ) -> TabRClassifier | TabRRegressor:
     """Return a model for a table of TABLES that is not fitted yet."""
+    from tabr.estimators import TabRClassifier, TabRRegressor
+
     kind = TabRClassifier if TABLES[name].classes else TabRRegressor
     return kind(n_members=n_members, random_state=seed, **params)
 
@@ -136,61 +142,74 @@ def run(
     seed: int = 0,
     seconds: float = 90,
     verbose: bool = False,
-    say: Callable[[str], None] = lambda text: None,
     **params: Any,
 ) -> Result:
     """Fit TabR and the baselines on a table of TABLES and score them on test rows.
 
-    After `seconds`, shared by its members, TabR begins no epoch. `say` takes a line
-    about what comes next; `params` are further parameters of TabR.
+    After `seconds`, shared by its members, TabR begins no epoch. `params` are further
+    parameters of TabR.
     """
-    classes = TABLES[name].classes
-    train, test, y_train, y_test = split(name, seed)
+    from tabr.cli.neighbor_view import differing_columns, make_cases
+
+    parts = split(name, seed)
+    train, test, _, y_test = parts
     params = {"time_limit": seconds / n_members, "verbose": verbose, **params}
     model = make_model(name, n_members, seed, **params)
     title = "TabR" if n_members == 1 else f"TabR, {n_members} members"
     scores: dict[str, dict[str, float]] = {}
-    for label, estimator in {title: model, **baselines(classes)}.items():
+    for label, estimator in {title: model, **baselines(TABLES[name].classes)}.items():
         say(f"fitting {label} on {len(train)} rows of {name}")
-        start = time.perf_counter()
-        estimator.fit(train, y_train)
-        spent = time.perf_counter() - start
-        if classes:
-            codes = pd.Index(estimator.classes_).get_indexer(pd.Index(y_test))
-            found = class_scores(codes, estimator.predict_proba(test))
-        else:
-            found = value_scores(y_test.to_numpy(), estimator.predict(test))
+        scores_of_method = _fit_and_score(estimator, parts)
         if estimator is model:
             late = any(m.history.stopped == "time_limit" for m in model.members_)
             label += " (out of time)" if late else ""
         elif hasattr(estimator, "best_params_"):
             label += f", k = {estimator.best_params_['nearest__n_neighbors']}"
-        kept = ("accuracy", "log-loss") if classes else ("RMSE", "R2")
-        scores[label] = {**{key: found[key] for key in kept}, "seconds": spent}
+        scores[label] = scores_of_method
     cases = [
-        Case(int(test.index[k]), c.prediction, c.columns, c.neighbors, y_test.iloc[k])
-        for k, c in enumerate(make_cases(model, test, [0, 1, 2], m=5))
+        dataclasses.replace(case, row=int(test.index[k]), truth=y_test.iloc[k])
+        for k, case in enumerate(make_cases(model, test, [0, 1, 2], m=5))
     ]
-    ranked = telling_columns(model, cases)
-    return Result(name, len(train), len(test), train.shape[1], scores, cases, ranked)
+    columns = differing_columns(model, cases)
+    return Result(name, len(train), len(test), train.shape[1], scores, cases, columns)
+
+
+def _fit_and_score(estimator: Any, parts: Parts) -> dict[str, float]:
+    """Return two scores on the test rows, and the seconds that the fit took."""
+    import pandas as pd
+
+    from tabr.metrics import class_scores, value_scores
+
+    train, test, y_train, y_test = parts
+    start = time.perf_counter()
+    estimator.fit(train, y_train)
+    seconds = time.perf_counter() - start
+    if hasattr(estimator, "classes_"):
+        codes = pd.Index(estimator.classes_).get_indexer(pd.Index(y_test))
+        scores = class_scores(codes, estimator.predict_proba(test))
+        names = ("accuracy", "log-loss")
+    else:
+        scores = value_scores(y_test.to_numpy(), estimator.predict(test))
+        names = ("RMSE", "R2")
+    return {**{name: scores[name] for name in names}, "seconds": seconds}
 
 
 def render(result: Result, width: int = 80) -> str:
-    """Write the result as plain text."""
+    """Return the result as plain text."""
+    from tabr.cli.neighbor_view import case_lines, picture_lines
+    from tabr.text import aligned, score
+
     table = TABLES[result.table]
+    rows = [["", *next(iter(result.scores.values()))]]
+    for method, scores in result.scores.items():
+        *values, seconds = scores.values()
+        rows.append([method, *map(score, values), f"{seconds:.1f}"])
     lines = [
         f"{result.table}: {table.about}",
         f"Fitted on {result.n_train} rows of {result.n_columns} columns, tested on"
         f" {result.n_test} other rows.",
         "",
-    ]
-    names = list(next(iter(result.scores.values())))
-    left = max(map(len, result.scores))
-    lines.append(" " * left + "".join(name.rjust(11) for name in names))
-    for model, s in result.scores.items():
-        cells = [f"{s[k]:.1f}" if k == "seconds" else f"{s[k]:.4g}" for k in s]
-        lines.append(model.ljust(left) + "".join(text.rjust(11) for text in cells))
-    lines += [
+        *aligned(rows, "lr", gap=4),
         "",
         "One split of a small table: a look, not a benchmark.",
         "",
@@ -200,7 +219,7 @@ def render(result: Result, width: int = 80) -> str:
     if table.pictures:
         lines += picture_lines(result.cases, width)
     else:
-        lines += case_lines(result.cases, result.ranked, width)
+        lines += case_lines(result.cases, result.columns, width)
     kind = "TabRClassifier" if table.classes else "TabRRegressor"
     lines += [
         "",
@@ -208,3 +227,52 @@ def render(result: Result, width: int = 80) -> str:
         f"Python:  from tabr import {kind}; model = {kind}().fit(X, y)",
     ]
     return "\n".join(lines)
+
+
+@click.command()
+@click.option(
+    "--table",
+    type=click.Choice(list(TABLES)),
+    default=next(iter(TABLES)),
+    show_default=True,
+    help="Which table of scikit-learn.",
+)
+@members_option(default=5)
+@click.option("--serve", "served", is_flag=True, help="Serve the model over HTTP.")
+@click.option(
+    "--port",
+    metavar="N",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Where to serve it.",
+)
+@common
+def demo(table: str, n_members: int, served: bool, port: int, as_json: bool) -> None:
+    """Fit TabR and two baselines on a real table, without a download."""
+    if served:
+        _serve(table, n_members, port)
+        return
+    result = run(table, n_members, verbose=sys.stderr.isatty())
+    if as_json:
+        values = dataclasses.asdict(result)
+        del values["columns"]
+        show_json(values)
+    else:
+        show(render(result, terminal_width()))
+
+
+def _serve(table: str, n_members: int, port: int) -> None:
+    """Fit a model on a table of the demo and serve it, until it is ended."""
+    from tabr.cli.serve import check_libraries
+
+    check_libraries()
+    from tabr.serving.run import serve
+
+    train, _, y_train, _ = split(table)
+    say(f"fitting TabR on {len(train)} rows of {table}")
+    model = make_model(table, n_members).fit(train, y_train)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{table}.tabr"
+        model.save(path)
+        serve(path, port=port)

@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tabr.cli.files import (
-    check_column,
     check_output,
-    closest,
     file_type,
+    ignore_option,
+    members_option,
     output_type,
-    read_table,
+    seed_option,
     table_argument,
 )
 from tabr.cli.messages import Mistake, common, say, show, show_json
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from tabr.candidates.rules import Rule
 
 KINDS = ("numeric", "binary", "categorical", "date")
 # Parameters of the estimators that have an option of their own.
@@ -38,7 +40,7 @@ OPTIONS = {
     "column_kinds": "--kind",
     "candidates": "--past-only and the like",
     "refit_candidates": "--refit-candidates",
-    "ignore": "--drop",
+    "ignore": "--ignore",
     "verbose": "--quiet",
 }
 
@@ -59,20 +61,27 @@ OPTIONS = {
     type=click.Choice(["auto", "regression", "classification"]),
     default="auto",
     show_default=True,
+    help="What is predicted: numbers or classes.",
 )
 @click.option("--validation", type=file_type, help="Rows to stop early by.")
 @click.option("--weight", metavar="COL", help="The column that weighs the rows.")
+@ignore_option
 @click.option(
-    "--drop", metavar="COL", multiple=True, help="A column to ignore; repeatable."
-)
-@click.option(
-    "--kind", metavar="COL=KIND", multiple=True, help=f"One of {', '.join(KINDS)}."
+    "--kind",
+    "kinds",
+    metavar="COL=KIND",
+    multiple=True,
+    help=f"What a column is: {', '.join(KINDS)}; repeatable.",
 )
 @click.option(
     "--past-only", metavar="COL", help="Times: only earlier rows become neighbours."
 )
-@click.option("--window", help="How far back they may lie, such as 365D.")
-@click.option("--gap", help="How much time must lie between, such as 1D.")
+@click.option(
+    "--window", metavar="SPAN", help="How far back they may lie, such as 365D."
+)
+@click.option(
+    "--gap", metavar="SPAN", help="How much time must lie between, such as 1D."
+)
 @click.option(
     "--not-same-group",
     metavar="COL",
@@ -90,31 +99,26 @@ OPTIONS = {
     is_flag=True,
     help="After training, validation rows become candidates too.",
 )
-@click.option(
-    "--members",
-    "n_members",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Networks whose predictions are averaged.",
-)
+@members_option(default=1)
 @click.option(
     "--embedding",
     type=click.Choice(["lr", "plr", "plr-lite"]),
     help="How numbers are embedded.  [default: not at all]",
 )
+@seed_option
 @click.option(
-    "--seed", "random_state", type=click.IntRange(0), default=0, show_default=True
+    "--device",
+    metavar="NAME",
+    help="cpu, cuda, ...  [default: a GPU if there is one]",
 )
-@click.option("--device", help="cpu, cuda, ...  [default: a GPU if there is one]")
 @click.option("--time-limit", type=float, metavar="S", help="Seconds for each member.")
-@click.option("--max-epochs", type=int, help="Stop after this many.")
+@click.option("--max-epochs", type=int, metavar="N", help="Stop after this many.")
 @click.option(
     "--param",
     "pairs",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Any other parameter of the estimator, such as width=128.",
+    help="Any other parameter of the estimator, such as width=128; repeatable.",
 )
 @click.option("--quiet", is_flag=True, help="No progress and no messages.")
 @common
@@ -125,8 +129,8 @@ def fit(
     task: str,
     validation: Path | None,
     weight: str | None,
-    drop: tuple[str, ...],
-    kind: tuple[str, ...],
+    ignore: tuple[str, ...],
+    kinds: tuple[str, ...],
     past_only: str | None,
     window: str | None,
     gap: str | None,
@@ -138,83 +142,82 @@ def fit(
     **options: Any,
 ) -> int:
     """Fit a model to TABLE and save it as MODEL."""
-    check_output(output, [table, validation])
+    check_output(output, table, validation)
+    from tabr.estimators import TabRClassifier, TabRRegressor
+    from tabr.tables.files import check_column, read_table
+
     frame = read_table(table)
     rule = _rule(past_only, window, gap, not_same_group, same_group)
-    ruling = () if rule is None else rule.columns
-    for name in ruling:
-        check_column(frame, name, table)
-    kinds: dict[str, Any] = dict(pair.rpartition("=")[::2] for pair in kind)
-    if "" in kinds:
-        raise Mistake(f"--kind must be like COL=KIND, however: {kinds['']!r}")
-    for name in [target, *([weight] if weight else []), *drop, *kinds]:
+    columns_of_rule = () if rule is None else rule.columns
+    column_kinds = _column_kinds(kinds)
+    no_features = [target, *([weight] if weight else []), *ignore]
+    for name in [*columns_of_rule, *no_features, *column_kinds]:
         check_column(frame, name, table)
     note = (lambda text: None) if quiet else say
     if task == "auto":
-        from tabr.tables.targets import choose_task
-
-        task, reason = choose_task(frame[target])
-        other = {"regression": "classification"}.get(task, "regression")
-        note(f"{target!r} holds {reason}: {task} (if not, --task {other})")
-    from tabr.estimators import TabRClassifier, TabRRegressor
-
+        task = _choose_task(frame[target], note)
     estimator = TabRRegressor if task == "regression" else TabRClassifier
-    params = options | _params(pairs, estimator)
-    verbose = not quiet and sys.stderr.isatty()
     # What a rule reads stays in the table, though it be no feature.
-    ignored = [name for name in drop if name in ruling]
+    kept = [name for name in ignore if name in columns_of_rule]
+    left_out = [name for name in no_features if name not in kept]
     model: Any = estimator(
-        column_kinds=kinds or None,
+        column_kinds=column_kinds or None,
         candidates=rule,
-        ignore=ignored,
-        verbose=verbose,
-        **params,
+        ignore=kept,
+        verbose=not quiet and sys.stderr.isatty(),
+        **options,
+        **_params(pairs, estimator),
     )
-    left_out = [target, *([weight] if weight else []), *drop]
-    left_out = [name for name in left_out if name not in ignored]
-
-    def labelled(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series[Any]]:
-        return rows.drop(columns=left_out, errors="ignore"), rows[target]
-
     eval_set = None
     if validation is not None:
         rows = read_table(validation)
         check_column(rows, target, validation)
-        eval_set = labelled(rows)
+        eval_set = rows.drop(columns=left_out, errors="ignore"), rows[target]
     weights = _weights(frame[weight]) if weight else None
     note(f"fitting on {len(frame)} rows")
     start = time.perf_counter()
-    model.fit(*labelled(frame), weights, eval_set=eval_set)
+    model.fit(frame.drop(columns=left_out), frame[target], weights, eval_set=eval_set)
     seconds = time.perf_counter() - start
     model.save(output)
-    histories = [member.history for member in model.members_]
-    score = sum(history.best_score for history in histories) / len(histories)
-    default = ("RMSE", -score) if task == "regression" else ("accuracy", score)
-    name, value = default if model.scoring is None else (model.scoring, score)
-    used = list(model.preprocessor_.kinds_.values())
-    n_train = len(model.candidates_)
-    n_weighed = len(frame) if weights is None else int((weights != 0).sum())
-    n_validation = n_weighed - n_train if eval_set is None else len(eval_set[1])
+    n_validation: int | None = None  # unknown where they became candidates too
+    if eval_set is not None:
+        n_validation = len(eval_set[1])
+    elif not model.refit_candidates:
+        n_rows = len(frame) if weights is None else int((weights != 0).sum())
+        n_validation = n_rows - len(model.candidates_)
     summary = {
         "model": str(output),
         "bytes": output.stat().st_size,
         "task": task,
         "target": target,
-        "rows": n_train,
+        "rows": len(model.candidates_),
         "validation_rows": n_validation,
-        "columns": {kind: used.count(kind) for kind in KINDS if kind in used},
-        "constant_columns": list(model.preprocessor_.dropped),
-        "members": len(histories),
-        "validation_score": {"name": name, "value": value},
-        "best_epoch": model.best_epoch_,
-        "stopped": [history.stopped for history in histories],
+        **_training_summary(model),
         "seconds": round(seconds, 3),
     }
     if as_json:
         show_json(summary)
     else:
-        show(_fit_text(summary))
-    return 130 if histories[-1].stopped == "interrupted" else 0
+        show(_summary_text(summary))
+    return 130 if summary["stopped"][-1] == "interrupted" else 0
+
+
+def _column_kinds(pairs: Iterable[str]) -> dict[str, Any]:
+    """Return kinds by column, of pairs such as area=numeric."""
+    kinds: dict[str, Any] = dict(pair.rpartition("=")[::2] for pair in pairs)
+    if "" in kinds:
+        raise Mistake(f"--kind must be like COL=KIND, however: {kinds['']!r}")
+    return kinds
+
+
+def _choose_task(labels: pd.Series[Any], note: Any) -> str:
+    """Return the task that follows from the labels, and give the reason."""
+    from tabr.tables.targets import choose_task
+
+    task, reason = choose_task(labels)
+    other = {"regression": "classification"}.get(task, "regression")
+    note(f"{labels.name!r} holds {reason}: {task} (if not, --task {other})")
+    return task
 
 
 def _rule(
@@ -223,9 +226,9 @@ def _rule(
     gap: str | None,
     not_same: tuple[str, ...],
     same: tuple[str, ...],
-) -> Any:
+) -> Rule | None:
     """Return the rule that options ask for: all of them must hold."""
-    from tabr.candidates.rules import NotSameGroup, PastOnly, Rule, SameGroup
+    from tabr.candidates.rules import NotSameGroup, PastOnly, SameGroup
 
     if past_only is None and (window or gap):
         raise Mistake("--window and --gap need --past-only, which names the times")
@@ -241,7 +244,7 @@ def _rule(
 
 
 def _span(text: str | None) -> Any:
-    """Read a span: a number where it is one, else a text such as 30D."""
+    """Return a span: a number where it is one, else a text such as 30D."""
     if text is None:
         return None
     try:
@@ -259,52 +262,75 @@ def _weights(column: pd.Series[Any]) -> Any:
 
 
 def _params(pairs: Iterable[str], estimator: type) -> dict[str, Any]:
-    """Read name=value pairs as parameters of the estimator."""
-    known = inspect.signature(estimator).parameters
+    """Return parameters of the estimator, of pairs such as width=128."""
+    from tabr.text import closest
+
+    parameters = inspect.signature(estimator).parameters
     params: dict[str, Any] = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
         if name in OPTIONS:
             raise Mistake(f"{name} has an option of its own: use {OPTIONS[name]}")
-        if name not in known:
-            near = closest(name, known)
+        if name not in parameters:
+            near = closest(name, parameters)
             raise Mistake(f"there is no parameter {name!r}; the closest are {near}")
         try:
             value = ast.literal_eval(text)
         except (ValueError, SyntaxError):
             value = text
-        kinds = str(known[name].annotation).split(" | ")
-        if set(kinds) <= {"int", "float", "None"}:
-            given = "None" if value is None else type(value).__name__
-            if given not in kinds and not (given == "int" and "float" in kinds):
-                wanted = " or ".join(kinds)
+        types = str(parameters[name].annotation).split(" | ")
+        if set(types) <= {"bool", "int", "float", "None"}:
+            type_name = "None" if value is None else type(value).__name__
+            if type_name not in types and not (type_name == "int" and "float" in types):
+                wanted = " or ".join(types)
                 raise Mistake(f"{name} must be of type {wanted}, however: {text!r}")
         elif value is not None:
             value = text
         params[name] = value
-    if params.get("scoring") is not None:
-        from sklearn.metrics import get_scorer_names
-
-        if params["scoring"] not in (names := get_scorer_names()):
-            near = closest(params["scoring"], names)
-            raise Mistake(f"there is no such scoring; the closest are {near}")
     return params
 
 
-def _fit_text(summary: dict[str, Any]) -> str:
+def _training_summary(model: Any) -> dict[str, Any]:
+    """Return what training made: columns, members, the score it stopped by."""
+    histories = [member.history for member in model.members_]
+    score = sum(history.best_score for history in histories) / len(histories)
+    if model.scoring is not None:
+        named_score = model.scoring, score
+    elif hasattr(model, "classes_"):
+        named_score = "accuracy", score
+    else:
+        named_score = "RMSE", -score
+    used = list(model.preprocessor_.kinds_.values())
+    return {
+        "columns": {kind: used.count(kind) for kind in KINDS if kind in used},
+        "constant_columns": list(model.preprocessor_.dropped),
+        "members": len(histories),
+        "validation_score": dict(zip(("name", "value"), named_score, strict=True)),
+        "best_epoch": model.best_epoch_,
+        "stopped": [history.stopped for history in histories],
+    }
+
+
+def _summary_text(summary: dict[str, Any]) -> str:
+    from tabr.text import aligned, number, size_of
+
     columns = ", ".join(f"{n} {kind}" for kind, n in summary["columns"].items())
     if summary["constant_columns"]:
         columns += f"; constant, so left out: {', '.join(summary['constant_columns'])}"
     score = summary["validation_score"]
     n = summary["members"]
     mean = f" (mean of {n} members)" if n > 1 else ""
+    if summary["validation_rows"] is None:
+        validation = "those to stop early by included"
+    else:
+        validation = f"and {number(summary['validation_rows'])} to stop early by"
     lines = {
-        "model": f"{summary['model']} ({summary['bytes'] / 1e6:.3g} MB)",
+        "model": f"{summary['model']} ({size_of(summary['bytes'])})",
         "task": f"{summary['task']} of {summary['target']!r}",
-        "rows": f"{summary['rows']}, and {summary['validation_rows']} to stop early by",
+        "rows": f"{number(summary['rows'])}, {validation}",
         "columns": columns,
-        "validation": f"{score['name']} {score['value']:.5g}{mean}",
+        "validation": f"{score['name']} {number(score['value'], 5)}{mean}",
         "best epoch": f"{', '.join(map(str, summary['best_epoch']))} (from 0)",
         "seconds": f"{summary['seconds']:.1f}",
     }
-    return "\n".join(f"{key:<12}{value}" for key, value in lines.items())
+    return "\n".join(aligned(list(lines.items())))

@@ -1,8 +1,9 @@
-"""What the commands say: results, messages, and one sentence for a mistake."""
+"""Results, messages, and one sentence for a mistake."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import traceback
 import warnings
@@ -34,27 +35,14 @@ def show(text: str) -> None:
 
 def show_json(value: object) -> None:
     """Write one JSON object to stdout; what is not finite becomes null."""
-    click.echo(json.dumps(_plain(value), allow_nan=False, ensure_ascii=False))
+    from tabr.text import plain_tree  # which brings pandas with it
+
+    click.echo(json.dumps(plain_tree(value), allow_nan=False, ensure_ascii=False))
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if hasattr(value, "tolist"):  # numpy, of any shape
-        value = value.tolist()
-        return _plain(value) if isinstance(value, list) else _plain_cell(value)
-    return _plain_cell(value)
-
-
-def _plain_cell(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if abs(value) < float("inf") else None
-    if value is None or isinstance(value, str | int):
-        return value
-    text = str(value)
-    return None if text in ("NaT", "<NA>") else text
+def terminal_width() -> int:
+    """Return how many characters a line may have."""
+    return max(60, min(120, shutil.get_terminal_size().columns))
 
 
 def _outcome(error: Exception, with_traceback: bool) -> tuple[str, int]:
@@ -79,10 +67,14 @@ def _outcome(error: Exception, with_traceback: bool) -> tuple[str, int]:
 class Commands(click.Group):
     """A group whose commands end in one sentence when they fail."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which the commands were added."""
+        return list(self.commands)
+
     def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> Any:
         """Run a command and exit."""
         arguments = list(sys.argv[1:] if args is None else args)
-        more |= {"prog_name": "tabr", "standalone_mode": False}
+        more = {"prog_name": "tabr", **more, "standalone_mode": False}
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *where: say(str(message))
@@ -103,4 +95,4 @@ def debug(command: Callable[..., Any]) -> Callable[..., Any]:
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that all have."""
     text = "Print one JSON object instead of text."
-    return debug(click.option("--json", "as_json", is_flag=True, help=text)(command))
+    return click.option("--json", "as_json", is_flag=True, help=text)(debug(command))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import is_classifier
 
 from tabr.estimators import TabRClassifier, TabRRegressor
 from tabr.prediction.explanation import Explanation
+from tabr.text import aligned, percent
+from tabr.text import cell as long_cell
 
 Model = TabRClassifier | TabRRegressor
 
-MAX_COLUMNS = 6  # of a table's columns beside weights and labels
+MAX_COLUMNS = 6  # of the table, next to weights and labels
 BAR = 10  # characters of the longest bar
 EIGHTHS = " ▏▎▍▌▋▊▉"
 SHADES = " ░▒▓█"
@@ -43,6 +47,7 @@ class Case:
     truth: Any = None
     alone: float | None = None  # the prediction without neighbours
     share: float | None = None  # of it that came from retrieval
+    probability: float | None = None  # of the predicted class
 
 
 def make_cases(
@@ -50,46 +55,60 @@ def make_cases(
 ) -> list[Case]:
     """Return the rows at these positions with their m heaviest neighbours.
 
-    What each neighbour did to the prediction is told when asked for: it takes longer.
+    With `effects`, which take longer, also what each neighbour did to the prediction.
     """
     chosen = frame.iloc[rows].reset_index(drop=True)
-    found: Explanation | None = None
+    explanation: Explanation | None = None
     if effects:
-        found = model.explain(chosen)
-        predictions, table = found.answers, found.table
+        explanation = model.explain(chosen)
+        predictions, table = explanation.answers, explanation.table
+        scores = explanation.predictions
     else:
-        values, table, _ = model.signals(chosen)
-        predictions = model.target_.answers(values)
+        scores, table, _ = model.signals(chosen)
+        predictions = model.target_.answers(scores)
+        if is_classifier(model):
+            scores = scores.max(1)
     candidates = model.candidates_
     if not set(model.preprocessor_.kinds_) <= set(chosen.columns):
         chosen = chosen.set_axis(candidates.frame.columns, axis=1)  # a nameless fit
     ids = table.ids[:, :m]
     distinct = np.unique(ids[ids >= 0])
     columns = dict(zip(distinct, _records(candidates.look_up(distinct)), strict=True))
-    label = dict(zip(distinct, candidates.y_of(distinct), strict=True))
+    labels = dict(zip(distinct, candidates.y_of(distinct), strict=True))
+    cases = []
+    for k, record in enumerate(_records(chosen)):
+        neighbors = [
+            Neighbor(
+                int(id),
+                float(table.weights[k, j]),
+                float(table.distances[k, j]),
+                labels[id],
+                columns[id],
+                *_effect_and_correction(explanation, k, j),
+            )
+            for j, id in enumerate(ids[k])
+            if id >= 0
+        ]
+        case = Case(rows[k], predictions[k], record, neighbors)
+        if is_classifier(model):
+            case = replace(case, probability=float(scores[k]))
+        if explanation is not None:
+            alone, share = float(explanation.alone[k]), float(explanation.share[k])
+            case = replace(case, alone=alone, share=share)
+        cases.append(case)
+    return cases
 
-    def neighbor(k: int, j: int) -> Neighbor:
-        id = int(ids[k, j])
-        weight, distance = float(table.weights[k, j]), float(table.distances[k, j])
-        known = id, weight, distance, label[id], columns[id]
-        if found is None:
-            return Neighbor(*known)
-        correction = None
-        if found.corrections is not None:
-            correction = float(found.corrections[k, j])
-        return Neighbor(*known, float(found.effects[k, j]), correction)
 
-    return [
-        Case(
-            rows[k],
-            predictions[k],
-            record,
-            [neighbor(k, j) for j in range(ids.shape[1]) if ids[k, j] >= 0],
-            alone=None if found is None else float(found.alone[k]),
-            share=None if found is None else float(found.share[k]),
-        )
-        for k, record in enumerate(_records(chosen))
-    ]
+def _effect_and_correction(
+    explanation: Explanation | None, k: int, j: int
+) -> tuple[float | None, float | None]:
+    """Return what the j-th neighbour of the k-th row did, where that is known."""
+    if explanation is None:
+        return None, None
+    effect = float(explanation.effects[k, j])
+    if explanation.corrections is None:
+        return effect, None
+    return effect, float(explanation.corrections[k, j])
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -97,7 +116,7 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return records
 
 
-def telling_columns(model: Model, cases: list[Case]) -> list[str]:
+def differing_columns(model: Model, cases: list[Case]) -> list[str]:
     """Return the model's columns, those first in which neighbours differ most.
 
     A number differs by standard deviations of the candidates, any other value by 1.
@@ -105,79 +124,106 @@ def telling_columns(model: Model, cases: list[Case]) -> list[str]:
     frame = model.candidates_.frame
     differences = {}
     for name in model.preprocessor_.kinds_:
-        both = [(c.columns[name], n.columns[name]) for c in cases for n in c.neighbors]
+        pairs = [(c.columns[name], n.columns[name]) for c in cases for n in c.neighbors]
         numeric = pd.api.types.is_numeric_dtype(frame[name].dtype)
-        if numeric and not pd.api.types.is_bool_dtype(frame[name].dtype):
-            cells = [pd.to_numeric(pd.Series(part)) for part in zip(*both, strict=True)]
-            scale = float(frame[name].std()) or 1.0
-            gaps = (cells[0] - cells[1]).abs().to_numpy(float, na_value=np.nan) / scale
-            differences[name] = float(np.nan_to_num(gaps, nan=1.0).sum())
+        if pairs and numeric and not pd.api.types.is_bool_dtype(frame[name].dtype):
+            rows, others = (pd.Series(part) for part in zip(*pairs, strict=True))
+            gaps = (pd.to_numeric(rows) - pd.to_numeric(others)).abs()
+            scaled = gaps.to_numpy(float, na_value=np.nan) / (frame[name].std() or 1.0)
+            differences[name] = float(np.nan_to_num(scaled, nan=1.0).sum())
         else:
-            differences[name] = float(sum(cell(a) != cell(b) for a, b in both))
+            differences[name] = float(sum(cell(a) != cell(b) for a, b in pairs))
     return sorted(differences, key=lambda name: -differences[name])
 
 
 def case_lines(
-    cases: list[Case], ranked: list[str], width: int, *, distances: bool = False
+    cases: list[Case], columns: list[str], width: int, *, distances: bool = False
 ) -> list[str]:
-    """Write each case as an aligned table with as many columns as fit the width."""
-    blocks = [_case_rows(case, ranked, distances) for case in cases]
-    n_fixed = len(blocks[0][0]) - len(ranked)
-    lines = [line for block in blocks for line in block]
-    sizes = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    room = width - 2 - sum(sizes[:n_fixed]) - 2 * (n_fixed - 1)
+    """Return each case as an aligned table with as many columns as fit the width.
+
+    Columns are taken from the left of `columns`, and shown in the order of the table.
+    """
+    explained = any(case.share is not None for case in cases)
+    corrected = any(n.correction is not None for case in cases for n in case.neighbors)
+    kept = (True, distances, explained, True, corrected)
+    blocks = [_case_rows(case, columns, kept) for case in cases]
+    rows = [row for block in blocks for row in block]
+    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    n_fixed = len(sizes) - len(columns)
+    room = width - sum(size + 2 for size in sizes[:n_fixed])
     shown: list[int] = []
     for k in range(n_fixed, len(sizes)):
         if len(shown) < MAX_COLUMNS and sizes[k] + 2 <= room:
             shown.append(k)
             room -= sizes[k] + 2
     names = list(cases[0].columns)
-    shown.sort(key=lambda k: names.index(ranked[k - n_fixed]))
+    shown.sort(key=lambda k: names.index(columns[k - n_fixed]))
     shown = [*range(n_fixed), *shown]
-    written = []
+    table = iter(aligned([[row[k] for k in shown] for row in rows], "lr"))
+    lines = []
     for case, block in zip(cases, blocks, strict=True):
-        truth = "" if case.truth is None else f", truth {cell(case.truth)}"
-        title = f"row {case.row}: prediction {cell(case.prediction)}{truth}"
-        if case.share is not None:
-            title += f", without neighbours {cell(case.alone)}"
-            title += f", {case.share:.0%} from retrieval"
-        written += ["", title]
-        for line in block:
-            first, *rest = ((line[k], sizes[k]) for k in shown)
-            cells = [first[0].ljust(first[1]), *(t.rjust(size) for t, size in rest)]
-            written.append("  " + "  ".join(cells).rstrip())
-    return written
+        lines += ["", _title(case), *(f"  {next(table)}" for _ in block)]
+    return lines
 
 
-def _case_rows(case: Case, ranked: list[str], distances: bool) -> list[list[str]]:
-    explained = case.share is not None
-    corrected = any(n.correction is not None for n in case.neighbors)
+def _title(case: Case) -> str:
+    title = f"row {case.row}: prediction {cell(case.prediction)}"
+    if case.probability is not None:
+        title += f" ({percent(case.probability)})"
+    if case.truth is not None:
+        title += f", truth {cell(case.truth)}"
+    if case.share is None or case.alone is None:
+        return title
+    is_class = case.probability is not None
+    alone = percent(case.alone) if is_class else cell(case.alone)
+    return f"{title}, without neighbours {alone}, {case.share:.0%} from retrieval"
 
-    def line(
-        first: str, distance: str, effect: str, label: str, mended: str, *values: str
-    ) -> list[str]:
-        fixed = [first, *([distance] if distances else [])]
-        fixed += [*([effect] if explained else []), label]
-        return [*fixed, *([mended] if corrected else []), *values]
 
-    largest = max((n.weight for n in case.neighbors), default=1.0) or 1.0
-    own = [cell(case.columns.get(name)) for name in ranked]
+def _case_rows(
+    case: Case, columns: list[str], kept: tuple[bool, ...]
+) -> list[list[str]]:
+    """Return the cells of a header, the row itself and its neighbours.
+
+    Of the five cells before the columns, all have those that `kept` marks.
+    """
+
+    def line(fixed: list[str], values: list[str]) -> list[str]:
+        return [*itertools.compress(fixed, kept), *values]
+
     label = "?" if case.truth is None else cell(case.truth)
-    rows = [line("weight", "distance", "effect", "label", "corrected", *ranked)]
-    rows.append(line("this row", "", "", label, "", *own))
+    rows = [
+        line(["weight", "distance", "effect", "label", "corrected"], columns),
+        line(
+            ["this row", "", "", label, ""],
+            [cell(case.columns.get(name)) for name in columns],
+        ),
+    ]
+    largest = max((n.weight for n in case.neighbors), default=1.0) or 1.0
+    distance_decimals = _decimals([n.distance for n in case.neighbors])
+    effect_decimals = _decimals([n.effect or 0.0 for n in case.neighbors])
     for n in case.neighbors:
         full, eighths = divmod(round(8 * BAR * n.weight / largest), 8)
-        bar = "█" * full + EIGHTHS[eighths]
-        values = [cell(n.columns[name]) for name in ranked]
-        effect = "" if n.effect is None else f"{n.effect:+.3g}"
-        mended = "" if n.correction is None else cell(n.label + n.correction)
-        shares = f"{n.weight:6.1%} {bar}", f"{n.distance:.3g}", effect
-        rows.append(line(*shares, cell(n.label), mended, *values))
+        fixed = [
+            f"{n.weight:6.1%} {'█' * full}{EIGHTHS[eighths]}",
+            f"{n.distance:.{distance_decimals}f}",
+            "" if n.effect is None else f"{n.effect:+.{effect_decimals}f}",
+            cell(n.label),
+            "" if n.correction is None else cell(n.label + n.correction),
+        ]
+        rows.append(line(fixed, [cell(n.columns[name]) for name in columns]))
     return rows
 
 
+def _decimals(values: list[float]) -> int:
+    """Return how many decimals give the largest value three digits."""
+    largest = max(map(abs, values), default=0.0)
+    if not 0 < largest < np.inf:
+        return 0
+    return int(np.clip(2 - np.floor(np.log10(largest)), 0, 8))
+
+
 def picture_lines(cases: list[Case], width: int) -> list[str]:
-    """Write each case as pictures side by side: the row, then its neighbours."""
+    """Return each case as pictures side by side: the row, then its neighbours."""
     lines = []
     for case in cases:
         parts = [(case.columns, "this row", f"truth {cell(case.truth)}")]
@@ -187,7 +233,7 @@ def picture_lines(cases: list[Case], width: int) -> list[str]:
         ]
         pictures = [[*_picture(c), weight, label] for c, weight, label in parts]
         fitting = pictures[: max(2, (width + 2) // 13)]
-        lines += ["", f"row {case.row}: prediction {cell(case.prediction)}"]
+        lines += ["", _title(replace(case, truth=None))]  # it is below the picture
         lines += [
             "  ".join(text.ljust(11) for text in row).rstrip()
             for row in zip(*fitting, strict=True)
@@ -196,7 +242,7 @@ def picture_lines(cases: list[Case], width: int) -> list[str]:
 
 
 def _picture(columns: dict[str, Any]) -> list[str]:
-    """Draw 64 pixels of 0 to 16 as 8 lines of 11 characters, which are tall."""
+    """Return 64 pixels of 0 to 16 as 8 lines of 11 characters, which are tall."""
     pixels = np.array(list(columns.values()), dtype=float).reshape(8, 8)
     at = np.linspace(0, 7, 11)
     wide = np.array([np.interp(at, np.arange(8), line) for line in pixels])
@@ -205,9 +251,5 @@ def _picture(columns: dict[str, Any]) -> list[str]:
 
 
 def cell(value: Any) -> str:
-    """Write one value shortly."""
-    if isinstance(value, float | np.floating) and not np.isnan(value):
-        number = float(value)
-        return f"{number:.0f}" if abs(number) >= 1e4 else f"{number:.4g}"
-    text = "-" if pd.isna(value) else str(value).removesuffix(" 00:00:00")  # of a date
-    return text if len(text) <= 18 else f"{text[:17]}…"
+    """Return one value as a short text: a line of a terminal has to hold many."""
+    return long_cell(value, digits=4, longest=18)

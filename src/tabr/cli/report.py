@@ -8,12 +8,12 @@ import click
 
 from tabr.cli.files import (
     check_output,
-    load_model_file,
     model_argument,
     output_type,
-    read_table,
+    read_inputs,
     table_argument,
     target_of,
+    target_option,
 )
 from tabr.cli.messages import Mistake, common, say, show_json
 
@@ -29,8 +29,8 @@ from tabr.cli.messages import Mistake, common, say, show_json
     required=True,
     help="The page to write, as .html.",
 )
-@click.option("--target", metavar="COL", help="The column with the labels.")
-@click.option("--title", metavar="TEXT", help="Of the page.")
+@target_option
+@click.option("--title", metavar="TEXT", help="The title of the page.")
 @click.option("--audit", is_flag=True, help="Look for leaks and copies too.")
 @common
 def report(
@@ -42,16 +42,18 @@ def report(
     audit: bool,
     as_json: bool,
 ) -> None:
-    """Write a page about MODEL and the labelled rows of TABLE, which are new to it.
+    """Write a page about MODEL and the labelled rows of TABLE.
 
-    It opens in any browser, without a network.
+    The rows should be new to the model. The page opens in any browser, without a
+    network.
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise Mistake(f"a page's name must end in .html, however: {output}")
-    check_output(output, [table, model_file])
+    check_output(output, table, model_file)
     from tabr.report import save_report
+    from tabr.text import size_of
 
-    frame, model = read_table(table), load_model_file(model_file)
+    model, frame = read_inputs(model_file, table)
     target = target_of(model, frame, target, table)
     save_report(
         model,
@@ -67,4 +69,4 @@ def report(
         about = {"target": target, "rows": len(frame), "bytes": size}
         show_json({"output": str(output), **about})
     else:
-        say(f"wrote a page about {len(frame)} rows to {output}, {size / 1e6:.1f} MB")
+        say(f"wrote a page about {len(frame)} rows to {output}, {size_of(size)}")

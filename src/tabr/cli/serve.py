@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import click
 
 from tabr.cli.files import file_type, model_argument
-from tabr.cli.messages import debug, say
+from tabr.cli.messages import debug
 
 
 @click.command()
@@ -58,7 +57,7 @@ def serve(
     log: bool,
 ) -> None:
     """Serve MODEL over HTTP: predictions, explanations, and a memory that lasts."""
-    _check_libraries()
+    check_libraries()
     from tabr.serving.guards import Limits
     from tabr.serving.run import log_requests, read_tokens
     from tabr.serving.run import serve as start
@@ -76,23 +75,9 @@ def serve(
     )
 
 
-def _check_libraries() -> None:
+def check_libraries() -> None:
+    """Refuse to serve without the libraries that it takes."""
     from tabr.optional import require
 
     for library in ("fastapi", "uvicorn", "prometheus_client"):
         require(library, extra="serve")
-
-
-def serve_demo(table: str, members: int, port: int) -> None:
-    """Fit a model on a table of the demo and serve it, until it is ended."""
-    _check_libraries()
-    from tabr.cli.demo import make_model, split
-    from tabr.serving.run import serve as start
-
-    train, _, y_train, _ = split(table)
-    say(f"fitting TabR on {len(train)} rows of {table}")
-    model = make_model(table, members).fit(train, y_train)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{table}.tabr"
-        model.save(path)
-        start(path, port=port)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tabr.report.evidence import Evidence
+from tabr.report.evaluation import Evaluation
 
 FAR = 0.01  # typicality below which a row is unlike all that the model remembers
 MOST_FAR = 20  # far rows that are listed
@@ -48,7 +48,7 @@ class Attention:
         entropy: Entropy of the mean distribution over candidates, as in the paper.
         uniform: What it would be if all candidates were used alike.
         n_used: Candidates in the context of some row.
-        n_never: Candidates in nobody's.
+        n_never: Candidates in the context of none.
         most_used: The candidates of largest weight over all rows.
         n_alone: Rows without an allowed neighbour.
         n_far: Rows far from all candidates.
@@ -67,46 +67,45 @@ class Attention:
     far: list[Far]
 
 
-def measure_attention(evidence: Evidence) -> Attention:
-    """Look at the neighbours of all rows."""
-    ids, weights, _ = evidence.table
-    candidates = evidence.model.candidates_
-    some = (ids >= 0).any(1)
+def measure_attention(evaluation: Evaluation) -> Attention:
+    """Return how the weights of all rows are spread."""
+    ids, weights, _ = evaluation.table
+    candidates = evaluation.model.candidates_
+    is_neighbor = ids >= 0
+    has_neighbors = is_neighbor.any(1)
+    row_weights = weights[has_neighbors]
     # An ensemble's context is cut to m, which leaves a sum slightly below one.
-    own = weights[some] / np.maximum(weights[some].sum(1, keepdims=True), 1e-12)
-    there = ids >= 0
-    known, place = np.unique(ids[there], return_inverse=True)
-    total = np.bincount(place, weights[there], minlength=len(known))
-    n_rows = np.bincount(place, minlength=len(known))
+    row_weights = row_weights / np.maximum(row_weights.sum(1, keepdims=True), 1e-12)
+    used, place = np.unique(ids[is_neighbor], return_inverse=True)
+    total = np.bincount(place, weights[is_neighbor], minlength=len(used))
+    n_rows = np.bincount(place, minlength=len(used))
     mean = total / max(float(total.sum()), 1e-12)
     top = np.argsort(-total, kind="stable")[:MOST_USED]
-    labels = candidates.y_of(known[top])
-    used = [
-        Used(int(known[k]), label, int(n_rows[k]), float(mean[k]))
-        for k, label in zip(top, labels, strict=True)
+    most_used = [
+        Used(int(used[k]), label, int(n_rows[k]), float(mean[k]))
+        for k, label in zip(top, candidates.y_of(used[top]), strict=True)
     ]
-    is_far = np.flatnonzero(evidence.typicality < FAR)
-    nearest_last = is_far[np.argsort(evidence.typicality[is_far], kind="stable")]
-    far = [
-        Far(
-            int(evidence.positions[k]),
-            float(evidence.typicality[k]),
-            evidence.answers[k],
-            evidence.truth[k],
-        )
-        for k in nearest_last[:MOST_FAR]
-    ]
+    far = np.flatnonzero(evaluation.typicality < FAR)
+    farthest = far[np.argsort(evaluation.typicality[far], kind="stable")][:MOST_FAR]
     return Attention(
-        effective=np.exp(_entropy(own)),
-        heaviest=own.max(1) if len(own) else np.empty(0),
+        effective=np.exp(_entropy(row_weights)),
+        heaviest=row_weights.max(1) if len(row_weights) else np.empty(0),
         entropy=float(_entropy(mean[None])[0]),
         uniform=float(np.log(len(candidates))),
-        n_used=len(known),
-        n_never=len(candidates) - len(known),
-        most_used=used,
-        n_alone=int((~some).sum()),
-        n_far=len(is_far),
-        far=far,
+        n_used=len(used),
+        n_never=len(candidates) - len(used),
+        most_used=most_used,
+        n_alone=int((~has_neighbors).sum()),
+        n_far=len(far),
+        far=[
+            Far(
+                int(evaluation.positions[k]),
+                float(evaluation.typicality[k]),
+                evaluation.answers[k],
+                evaluation.truth[k],
+            )
+            for k in farthest
+        ],
     )
 
 

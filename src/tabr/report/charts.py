@@ -1,4 +1,4 @@
-"""The pictures of the page, one function each."""
+"""The pictures of the page: each function returns one as an SVG."""
 
 from __future__ import annotations
 
@@ -9,21 +9,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tabr.report.evidence import Evidence
-from tabr.report.pictures import COLORS, MOST_DOTS, Paint, draw
-from tabr.report.places import Coordinates
-from tabr.report.trust import Coverage, Reliability
+from tabr.report.evaluation import Evaluation, random_rows
+from tabr.report.reliability import Coverage, Reliability
+from tabr.report.svg import COLORS, MOST_DOTS, Paint, draw
+from tabr.tables.coordinates import Coordinates
 from tabr.text import number, percent
 
 Floats = NDArray[np.float64]
 
 MAP = (4.4, 4.2)  # inches
 FIFTHS = ("e1", "e2", "e3", "e4", "e5")  # colours of errors, small to large
-
-
-def _some(n: int) -> NDArray[np.int64]:
-    """Return the rows that become dots: a page with all of many would be slow."""
-    return np.sort(np.random.RandomState(0).permutation(n)[:MOST_DOTS])
 
 
 def _share(value: float) -> str:
@@ -35,7 +30,7 @@ def _rough(value: float) -> str:
 
 
 def training(history: pd.DataFrame, best: Sequence[int], column: str, name: str) -> str:
-    """Draw a column of the history, a line for each member, best epochs marked."""
+    """A column of the history, a line for each member, best epochs marked."""
 
     def paint(axis: Any) -> None:
         for k, (member, part) in enumerate(history.groupby("member")):
@@ -62,31 +57,31 @@ def _legend(axis: Any, **more: Any) -> None:
     axis.legend(frameon=False, labelcolor=COLORS["ink"], fontsize=9, **more)
 
 
-def predicted_and_true(evidence: Evidence) -> str:
-    """Draw predictions against truth."""
-    rows = _some(len(evidence))
-    truth, values = evidence.truth[rows].astype(float), evidence.prediction[rows]
+def predicted_and_true(evaluation: Evaluation) -> str:
+    """Predictions against truth."""
+    rows = random_rows(len(evaluation), MOST_DOTS)
+    truth, values = evaluation.truth[rows].astype(float), evaluation.prediction[rows]
 
     def paint(axis: Any) -> None:
         low, high = min(truth.min(), values.min()), max(truth.max(), values.max())
         axis.plot([low, high], [low, high], color=COLORS["muted"], linewidth=1)
         _dots(axis, truth, values)
 
-    x, y = f"true {evidence.target}", f"predicted {evidence.target}"
+    x, y = f"true {evaluation.target}", f"predicted {evaluation.target}"
     return draw("predicted", paint, x=x, y=y)
 
 
-def residuals(evidence: Evidence) -> str:
-    """Draw errors against predictions."""
-    rows = _some(len(evidence))
-    values = evidence.prediction[rows]
-    errors = evidence.truth[rows].astype(float) - values
+def residuals(evaluation: Evaluation) -> str:
+    """Errors against predictions."""
+    rows = random_rows(len(evaluation), MOST_DOTS)
+    values = evaluation.prediction[rows]
+    errors = evaluation.truth[rows].astype(float) - values
 
     def paint(axis: Any) -> None:
         axis.axhline(0, color=COLORS["muted"], linewidth=1)
         _dots(axis, values, errors)
 
-    name = f"predicted {evidence.target}"
+    name = f"predicted {evaluation.target}"
     return draw("residuals", paint, x=name, y="true minus predicted")
 
 
@@ -102,32 +97,32 @@ def _dots(axis: Any, x: Floats, y: Floats) -> None:
     )
 
 
-def coverage(found: Coverage, what: str) -> str:
-    """Draw observed against asked coverage."""
+def coverage(measured: Coverage, what: str) -> str:
+    """Observed against asked coverage."""
 
     def paint(axis: Any) -> None:
-        ends = (min(found.asked) - 0.03, 1.0)
+        ends = (min(measured.asked) - 0.03, 1.0)
         axis.plot(ends, ends, color=COLORS["muted"], linewidth=1, label="as promised")
         style = {"color": COLORS["first"], "linewidth": 1.3, "markersize": 5}
-        axis.plot(found.asked, found.observed, "o-", label="observed", **style)
+        axis.plot(measured.asked, measured.observed, "o-", label="observed", **style)
         _legend(axis, loc="upper left")
 
     x, y = f"coverage that {what} promise", "rows whose truth is inside"
     return draw("coverage", paint, x=x, y=y, ticks=(_share, _share))
 
 
-def reliability(found: Reliability) -> str:
-    """Draw what happened against probabilities, with twice its standard error."""
-    variance = found.happened * (1 - found.happened) / np.maximum(found.counts, 1)
+def reliability(measured: Reliability) -> str:
+    """Observed shares against probabilities, with twice their standard error."""
+    observed = measured.observed
+    variance = observed * (1 - observed) / np.maximum(measured.counts, 1)
     whiskers = 2 * np.sqrt(variance)
-    low = np.minimum(whiskers, found.happened)
-    high = np.minimum(whiskers, 1 - found.happened)
+    low, high = np.minimum(whiskers, observed), np.minimum(whiskers, 1 - observed)
 
     def paint(axis: Any) -> None:
         axis.plot([0, 1], [0, 1], color=COLORS["muted"], linewidth=1, label="reliable")
         axis.errorbar(
-            found.given,
-            found.happened,
+            measured.predicted,
+            observed,
             yerr=np.stack([low, high]),
             fmt="o-",
             markersize=5,
@@ -139,16 +134,16 @@ def reliability(found: Reliability) -> str:
         _legend(axis, loc="upper left")
 
     y = "share of rows where it was so"
-    return draw("reliability", paint, x=found.what, y=y, ticks=(_share, _share))
+    return draw("reliability", paint, x=measured.what, y=y, ticks=(_share, _share))
 
 
 def histogram(name: str, values: Floats, x: str, *, shares: bool = False) -> str:
-    """Draw how values are distributed over rows, and their median."""
+    """The distribution of values over rows, and their median."""
     middle = float(np.median(values))
     write = _share if shares else _rough
 
     def paint(axis: Any) -> None:
-        # Edges of our own: numpy refuses bins of values that are all but equal.
+        # With edges by hand, as numpy refuses bins of values that are all but equal.
         low, high = float(values.min()), float(values.max())
         span = max(high - low, 1e-6 * max(abs(high), 1e-6))
         edges = low + span * np.linspace(0, 1, 31)
@@ -160,11 +155,11 @@ def histogram(name: str, values: Floats, x: str, *, shares: bool = False) -> str
     return draw(name, paint, x=x, y="rows", ticks=(write, number))
 
 
-def error_map(evidence: Evidence, at: Coordinates) -> str:
-    """Draw rows where they are, coloured by the fifth that their error is in."""
-    rows = _some(len(evidence))
-    x, y = _place(evidence.frame.iloc[rows], at)
-    errors = evidence.errors
+def error_map(evaluation: Evaluation, names: Coordinates) -> str:
+    """Rows where they are, coloured by the fifth that their error is in."""
+    rows = random_rows(len(evaluation), MOST_DOTS)
+    x, y = _degrees(evaluation.frame.iloc[rows], names)
+    errors = evaluation.errors
     limits = np.quantile(errors, [0.2, 0.4, 0.6, 0.8])
     fifth = np.searchsorted(limits, errors[rows])
 
@@ -179,18 +174,18 @@ def error_map(evidence: Evidence, at: Coordinates) -> str:
         axis.get_legend().get_title().set_color(COLORS["ink"])
         _frame(axis, x, y)
 
-    return _draw_map("error map", paint, at)
+    return _draw_map("error map", paint, names)
 
 
-def neighbor_map(evidence: Evidence, at: Coordinates, row: int) -> str:
-    """Draw one row's neighbours where they are, lines as wide as their weights."""
-    shown = _some(len(evidence))
-    x, y = _place(evidence.frame.iloc[shown], at)
-    here = [part[0] for part in _place(evidence.frame.iloc[[row]], at)]
-    ids, weights = evidence.table.ids[row], evidence.table.weights[row]
+def neighbor_map(evaluation: Evaluation, names: Coordinates, row: int) -> str:
+    """One row's neighbours where they are, lines as wide as their weights."""
+    shown = random_rows(len(evaluation), MOST_DOTS)
+    x, y = _degrees(evaluation.frame.iloc[shown], names)
+    row_x, row_y = (part[0] for part in _degrees(evaluation.frame.iloc[[row]], names))
+    ids, weights = evaluation.table.ids[row], evaluation.table.weights[row]
     weights = weights[ids >= 0]
-    known = evidence.model.candidates_.look_up(ids[ids >= 0])
-    there = _place(known, at)
+    neighbors = evaluation.model.candidates_.look_up(ids[ids >= 0])
+    neighbor_x, neighbor_y = _degrees(neighbors, names)
 
     def paint(axis: Any) -> None:
         faint = {"markersize": 2.5, "markeredgewidth": 0, "alpha": 0.25}
@@ -198,38 +193,40 @@ def neighbor_map(evidence: Evidence, at: Coordinates, row: int) -> str:
         heaviest = max(float(weights.max(initial=0.0)), 1e-12)
         for k in np.argsort(weights):
             width = 0.3 + 3.2 * weights[k] / heaviest
-            line = [here[0], there[0][k]], [here[1], there[1][k]]
+            line = [row_x, neighbor_x[k]], [row_y, neighbor_y[k]]
             axis.plot(*line, color=COLORS["first"], linewidth=width, alpha=0.55)
-        dots = {"markersize": 4, "markeredgewidth": 0, "zorder": 3}
-        axis.plot(*there, "o", color=COLORS["first"], label="its neighbours", **dots)
-        style = {"markersize": 11, "zorder": 4, "markeredgewidth": 0}
-        axis.plot(*here, "*", color=COLORS["second"], label="the row", **style)
+        dots: dict[str, Any] = {"markersize": 4, "markeredgewidth": 0, "zorder": 3}
+        dots |= {"color": COLORS["first"], "label": "its neighbours"}
+        axis.plot(neighbor_x, neighbor_y, "o", **dots)
+        star: dict[str, Any] = {"markersize": 11, "zorder": 4, "markeredgewidth": 0}
+        star |= {"color": COLORS["second"], "label": "the row"}
+        axis.plot(row_x, row_y, "*", **star)
         _legend(axis, loc="best")
-        # As near as the neighbours allow: theirs is the picture.
-        _frame(axis, np.append(there[0], here[0]), np.append(there[1], here[1]))
+        # As near as the neighbours allow: the picture is about them.
+        _frame(axis, np.append(neighbor_x, row_x), np.append(neighbor_y, row_y))
 
-    return _draw_map("neighbour map", paint, at)
+    return _draw_map("neighbour map", paint, names)
 
 
-def _draw_map(name: str, paint: Paint, at: Coordinates) -> str:
+def _draw_map(name: str, paint: Paint, names: Coordinates) -> str:
     def degrees(value: float) -> str:
         return f"{value:.6g}"
 
-    names = at.longitude, at.latitude
-    ticks = degrees, degrees
-    return draw(name, paint, x=names[0], y=names[1], size=MAP, ticks=ticks)
+    x, y, ticks = names.longitude, names.latitude, (degrees, degrees)
+    return draw(name, paint, x=x, y=y, size=MAP, ticks=ticks)
 
 
-def _place(frame: pd.DataFrame, at: Coordinates) -> tuple[Floats, Floats]:
+def _degrees(frame: pd.DataFrame, names: Coordinates) -> tuple[Floats, Floats]:
+    """Return longitudes and latitudes."""
     x, y = (
         frame[name].to_numpy(np.float64, na_value=np.nan)
-        for name in (at.longitude, at.latitude)
+        for name in (names.longitude, names.latitude)
     )
     return x, y
 
 
 def _frame(axis: Any, x: Floats, y: Floats) -> None:
-    """Show these places in a square, a degree east as long as it is there."""
+    """Set the limits to a square around places, with degrees as long as they are."""
     middle = [(float(np.nanmin(v)) + float(np.nanmax(v))) / 2 for v in (x, y)]
     east = float(np.cos(np.radians(np.clip(middle[1], -75, 75))))
     spans = [float(np.nanmax(v) - np.nanmin(v)) for v in (x, y)]

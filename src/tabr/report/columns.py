@@ -1,4 +1,4 @@
-"""The columns of the candidates beside those of the table, to see a shift."""
+"""The columns of the candidates compared with those of the table."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tabr.report.evidence import Evidence
+from tabr.report.evaluation import Evaluation, random_rows
 from tabr.tables.cells import Cells, ColumnKind
 from tabr.text import ABSENT, decimals_of, fixed, short
 
 N_BARS = 24  # of numbers and dates
 N_LEVELS = 8  # of categories; all others share a bar
 MOST_COLUMNS = 40  # on the page
-MOST_CELLS = 50_000  # of a column that are looked at
+MOST_CELLS = 50_000  # of a column of the candidates
 SHIFTED = 0.1  # share of rows in other bars that is worth a mark
 
 Floats = NDArray[np.float64]
@@ -47,27 +47,20 @@ class ColumnLine:
     is_shifted: bool
 
 
-def compare_columns(evidence: Evidence) -> list[ColumnLine]:
+def compare_columns(evaluation: Evaluation) -> list[ColumnLine]:
     """Return a line for each column that the model uses, in the table's order.
 
     Of very many columns it returns those that shifted most.
     """
-    candidates = _part(evidence.model.candidates_.frame)
-    table = _part(evidence.frame)
+    candidates = evaluation.model.candidates_.frame
+    candidates = candidates.iloc[random_rows(len(candidates), MOST_CELLS)]
     lines = [
-        _compare(name, kind, candidates[name], table[name])
-        for name, kind in evidence.model.preprocessor_.kinds_.items()
+        _compare(name, kind, candidates[name], evaluation.frame[name])
+        for name, kind in evaluation.model.preprocessor_.kinds_.items()
     ]
     if len(lines) > MOST_COLUMNS:
         lines.sort(key=lambda line: -line.shift)
     return lines[:MOST_COLUMNS]
-
-
-def _part(frame: pd.DataFrame) -> pd.DataFrame:
-    if len(frame) <= MOST_CELLS:
-        return frame
-    chosen = np.random.RandomState(0).permutation(len(frame))[:MOST_CELLS]
-    return frame.iloc[np.sort(chosen)]
 
 
 def as_numbers(column: pd.Series[Any], name: str, kind: ColumnKind) -> Floats | None:
@@ -79,14 +72,15 @@ def as_numbers(column: pd.Series[Any], name: str, kind: ColumnKind) -> Floats | 
 
 
 def _compare(
-    name: str, kind: ColumnKind, one: pd.Series[Any], two: pd.Series[Any]
+    name: str, kind: ColumnKind, candidates: pd.Series[Any], rows: pd.Series[Any]
 ) -> ColumnLine:
-    numbers = [as_numbers(part, name, kind) for part in (one, two)]
-    missing = (float(one.isna().mean()), float(two.isna().mean()))
+    parts = candidates, rows
+    missing = (float(candidates.isna().mean()), float(rows.isna().mean()))
+    numbers = [as_numbers(part, name, kind) for part in parts]
     if numbers[0] is not None and numbers[1] is not None:
-        counts, words = _count_numbers(numbers[0], numbers[1], kind)
+        counts, words = _count_numbers([numbers[0], numbers[1]], kind)
     else:
-        cells = [Cells.read(part, name, in_fit=False) for part in (one, two)]
+        cells = [Cells.read(part, name, in_fit=False) for part in parts]
         counts, words = _count_levels(cells)
     shares = [c / max(float(c.sum()), 1.0) for c in counts]
     empty = min(c.sum() for c in counts) == 0
@@ -104,28 +98,27 @@ def _by_chance(counts: list[Floats]) -> float:
     return 0.5 * float(np.sqrt(2 * variance / np.pi).sum())
 
 
-def _count_numbers(
-    one: Floats, two: Floats, kind: ColumnKind
-) -> tuple[list[Floats], str]:
-    one, two = one[~np.isnan(one)], two[~np.isnan(two)]
-    both = np.concatenate([one, two])
-    if not len(both):
+def _count_numbers(parts: list[Floats], kind: ColumnKind) -> tuple[list[Floats], str]:
+    """Return how many numbers of each part fall into each bar, and their range."""
+    parts = [part[~np.isnan(part)] for part in parts]
+    values = np.concatenate(parts)
+    if not len(values):
         return [np.zeros(1), np.zeros(1)], ABSENT
     # Outliers go to the outer bars: else they would squeeze all others into one.
-    low, high = np.quantile(both, [0.01, 0.99])
+    low, high = np.quantile(values, [0.01, 0.99])
     if low == high:
-        low, high = both.min(), both.max()
-    distinct = np.unique(np.clip(both, low, high))
+        low, high = values.min(), values.max()
+    distinct = np.unique(np.clip(values, low, high))
     if len(distinct) <= N_BARS:  # a bar for each value
         edges = np.concatenate([distinct, [np.inf]])
     else:
         edges = np.linspace(low, high, N_BARS + 1)
     n = len(edges) - 1
     counts = []
-    for part in (one, two):
+    for part in parts:
         bar = np.searchsorted(edges, np.clip(part, low, high), side="right") - 1
         counts.append(np.bincount(np.clip(bar, 0, n - 1), minlength=n).astype(float))
-    digits = decimals_of(both)
+    digits = decimals_of(values)
     return counts, f"{_end(low, kind, digits)} to {_end(high, kind, digits)}"
 
 
@@ -136,16 +129,17 @@ def _end(value: float, kind: ColumnKind, decimals: int) -> str:
 
 
 def _count_levels(cells: list[Cells]) -> tuple[list[Floats], str]:
-    found = []
+    """Return how many cells of each part have each level, and the first levels."""
+    counts_by_level = []
     for part in cells:
         codes, levels = part.levels
         n = np.bincount(codes[codes >= 0], minlength=len(levels))
-        found.append(dict(zip(levels, n.tolist(), strict=True)))
-    one, two = found
-    ranked = sorted(one | two, key=lambda level: (-one.get(level, 0), level))
+        counts_by_level.append(dict(zip(levels, n.tolist(), strict=True)))
+    candidates, rows = counts_by_level
+    ranked = sorted(candidates | rows, key=lambda x: (-candidates.get(x, 0), x))
     kept, rest = ranked[:N_LEVELS], ranked[N_LEVELS:]
     counts = []
-    for part_counts in found:
+    for part_counts in counts_by_level:
         bars = [part_counts.get(level, 0) for level in kept]
         bars += [sum(part_counts.get(level, 0) for level in rest)] if rest else []
         counts.append(np.array(bars, float))

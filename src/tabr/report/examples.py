@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from tabr.errors import DataError
 from tabr.prediction.explanation import Explanation
 from tabr.report.columns import as_numbers
-from tabr.report.evidence import Evidence
+from tabr.report.evaluation import Evaluation
 from tabr.tables.cells import ColumnKind
 from tabr.text import cell, decimals_of, fixed, percent
 
@@ -31,7 +32,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class NeighborLine:
     """A neighbour: all but `bar` as text."""
 
     id: int
@@ -49,20 +50,20 @@ class Example:
 
     why: str
     row: int
-    at: int  # position among the evidence's rows
+    at: int  # position among the evaluation's rows
     truth: str
     prediction: str
     alone: str
     share: str
     columns: list[str]
-    own: list[str]
-    lines: list[Line]
+    values: list[str]  # of the row
+    lines: list[NeighborLine]
     n_neighbors: int
     n_hidden: int  # columns that are not shown
 
 
 @dataclass(frozen=True)
-class Writers:
+class ValueTexts:
     """How values are written: all of a column with equally many decimals.
 
     Attributes:
@@ -73,21 +74,21 @@ class Writers:
     decimals: dict[str, int]
     label_decimals: int | None
 
-    def of(self, name: str, value: Any) -> str:
-        """Write a value of a column."""
+    def value(self, name: str, value: Any) -> str:
+        """Return a value of a column as text."""
         is_number = isinstance(value, int | float | np.integer | np.floating)
         if name not in self.decimals or not is_number or isinstance(value, bool):
             return cell(value)
         return fixed(float(value), self.decimals[name])
 
     def label(self, value: Any) -> str:
-        """Write a label."""
+        """Return a label as text."""
         if self.label_decimals is None:
             return cell(value)
         return fixed(float(value), self.label_decimals)
 
     def effect(self, value: float) -> str:
-        """Write an effect: of a number in its unit, of a probability in percent."""
+        """Return an effect: of a number in its unit, of a probability in percent."""
         if self.label_decimals is None:
             text = f"{100 * value:+.2f}%"
         else:
@@ -97,167 +98,156 @@ class Writers:
         return text if any(digit in text for digit in "123456789") else text[1:]
 
 
-def make_writers(evidence: Evidence) -> Writers:
-    """Return writers that tell apart the values of the candidates."""
-    candidates = evidence.model.candidates_
+def value_texts(evaluation: Evaluation) -> ValueTexts:
+    """Return the texts with as many decimals as tell the candidates' values apart."""
+    candidates = evaluation.model.candidates_
     decimals = {
         name: decimals_of(numbers)
-        for name, kind in evidence.model.preprocessor_.kinds_.items()
+        for name, kind in evaluation.model.preprocessor_.kinds_.items()
         if kind == "numeric"
         and (numbers := as_numbers(candidates.frame[name], name, kind)) is not None
     }
-    if evidence.codes is not None:
-        return Writers(decimals, None)
-    return Writers(decimals, max(decimals_of(candidates.y.astype(np.float64)), 1))
+    if evaluation.codes is not None:
+        return ValueTexts(decimals, None)
+    return ValueTexts(decimals, max(decimals_of(candidates.y.astype(np.float64)), 1))
 
 
-def choose_rows(evidence: Evidence) -> dict[str, int]:
-    """Return a few telling rows by what makes them telling; none twice."""
-    errors = evidence.errors
-    found = {
+def choose_rows(evaluation: Evaluation) -> dict[str, int]:
+    """Return the positions of a few rows by why they were chosen; none twice."""
+    errors = evaluation.errors
+    choices = {
         "Best": int(errors.argmin()),
         "Typical": int(np.abs(errors - np.median(errors)).argmin()),
         "Worst": int(errors.argmax()),
     }
-    if evidence.codes is not None:
-        found["Most uncertain"] = int(evidence.prediction.max(1).argmin())
+    if evaluation.codes is not None:
+        choices["Most uncertain"] = int(evaluation.prediction.max(1).argmin())
     else:
         try:
-            ends = evidence.intervals()
+            ends = evaluation.intervals()
         except DataError:  # too few rows were held out for intervals
-            ends = np.zeros((len(evidence), 2))
+            ends = np.zeros((len(evaluation), 2))
         if np.ptp(ends).any():
-            found["Most uncertain"] = int((ends[:, 1] - ends[:, 0]).argmax())
-    seen: set[int] = set()
-    rows = {}
-    for why, row in found.items():
-        if row not in seen:
+            choices["Most uncertain"] = int((ends[:, 1] - ends[:, 0]).argmax())
+    rows: dict[str, int] = {}
+    for why, row in choices.items():
+        if row not in rows.values():
             rows[why] = row
-            seen.add(row)
     return rows
 
 
-def make_examples(evidence: Evidence) -> list[Example]:
-    """Explain the chosen rows."""
-    chosen = choose_rows(evidence)
-    rows = list(chosen.values())
-    found = evidence.model.explain(evidence.frame.iloc[rows].reset_index(drop=True))
-    gaps = _all_gaps(evidence, found)
-    write = make_writers(evidence)
-    return [
-        _example(evidence, found, gaps, write, k, why, row)
-        for k, (why, row) in enumerate(chosen.items())
-    ]
+def make_examples(evaluation: Evaluation) -> list[Example]:
+    """Return the chosen rows, explained."""
+    chosen = choose_rows(evaluation)
+    rows = evaluation.frame.iloc[list(chosen.values())].reset_index(drop=True)
+    explanation = evaluation.model.explain(rows)
+    gaps = _all_gaps(evaluation, explanation)
+    texts = value_texts(evaluation)
+    examples = []
+    for k, (why, row) in enumerate(chosen.items()):
+        answer = texts.label(explanation.answers[k])
+        alone = float(explanation.alone[k])
+        if evaluation.codes is None:
+            alone_text = texts.label(alone)
+        else:
+            answer += f" ({percent(float(explanation.predictions[k]))})"
+            alone_text = percent(alone)
+        names = _most_different({name: gaps[name][k] for name in gaps})
+        values: Any = explanation.rows.iloc[k]
+        example = Example(
+            why=why,
+            row=int(evaluation.positions[row]),
+            at=row,
+            truth=texts.label(evaluation.truth[row]),
+            prediction=answer,
+            alone=alone_text,
+            share=percent(float(explanation.share[k])),
+            columns=names,
+            values=[texts.value(name, values[name]) for name in names],
+            lines=[
+                _neighbor_line(explanation, texts, k, j, {n: gaps[n][k] for n in names})
+                for j, id in enumerate(explanation.table.ids[k, :N_NEIGHBORS])
+                if id >= 0
+            ],
+            n_neighbors=int((explanation.table.ids[k] >= 0).sum()),
+            n_hidden=len(gaps) - len(names),
+        )
+        examples.append(example)
+    return examples
 
 
-def _all_gaps(evidence: Evidence, found: Explanation) -> dict[str, Floats]:
+def _most_different(gaps: dict[str, Floats]) -> list[str]:
+    """Return in order the names of the columns in which neighbours differ most."""
+    total = {name: float(gaps[name].sum()) for name in gaps}
+    kept = sorted(gaps, key=lambda name: -total[name])[:MOST_COLUMNS]
+    return [name for name in gaps if name in kept]
+
+
+def _all_gaps(evaluation: Evaluation, explanation: Explanation) -> dict[str, Floats]:
     """Return for each column how far neighbours are from the rows, (rows, m).
 
     Numbers and dates are apart by standard deviations of the candidates; any other
     value is apart by more than one or not at all.
     """
-    ids = found.table.ids[:, :N_NEIGHBORS]
-    place = np.searchsorted(found.neighbors.index.to_numpy(), np.maximum(ids, 0))
-    place = np.minimum(place, max(len(found.neighbors) - 1, 0))
+    ids, neighbors = explanation.table.ids[:, :N_NEIGHBORS], explanation.neighbors
+    kinds = evaluation.model.preprocessor_.kinds_
+    if not len(neighbors):
+        return {name: np.zeros(ids.shape) for name in kinds}
+    place = np.searchsorted(neighbors.index.to_numpy(), np.maximum(ids, 0))
+    place = np.minimum(place, len(neighbors) - 1)
     gaps = {}
-    for name, kind in evidence.model.preprocessor_.kinds_.items():
-        if not len(found.neighbors):
-            gaps[name] = np.zeros(ids.shape)
-            continue
-        gaps[name] = np.where(ids < 0, 0.0, _gaps(evidence, found, name, kind, place))
+    for name, kind in kinds.items():
+        candidates = evaluation.model.candidates_.frame[name]
+        columns = explanation.rows[name], neighbors[name], candidates
+        gaps[name] = np.where(ids < 0, 0.0, _gaps(*columns, name, kind, place))
     return gaps
 
 
 def _gaps(
-    evidence: Evidence,
-    found: Explanation,
+    rows: pd.Series[Any],
+    neighbors: pd.Series[Any],
+    candidates: pd.Series[Any],
     name: str,
     kind: ColumnKind,
     place: NDArray[np.int64],
 ) -> Floats:
-    mine = as_numbers(found.rows[name], name, kind)
-    others = as_numbers(found.neighbors[name], name, kind)
-    if mine is None or others is None:
-        texts = [
-            np.array([cell(v) for v in part[name]], dtype=object)
-            for part in (found.rows, found.neighbors)
-        ]
-        return np.where(texts[0][:, None] == texts[1][place], 0.0, 2 * DIFFERS_MUCH)
-    known = as_numbers(evidence.model.candidates_.frame[name], name, kind)
-    assert known is not None
-    scale = float(np.nanstd(known)) or 1.0
-    gaps = np.abs(mine[:, None] - others[place]) / scale
+    """Return how far the neighbours at each place (rows, m) are from their rows."""
+    numbers, others, scale_by = (
+        as_numbers(column, name, kind) for column in (rows, neighbors, candidates)
+    )
+    if numbers is None or others is None or scale_by is None:
+        texts, other_texts = (
+            np.array([cell(value) for value in column], dtype=object)
+            for column in (rows, neighbors)
+        )
+        return np.where(texts[:, None] == other_texts[place], 0.0, 2 * DIFFERS_MUCH)
+    scale = float(np.nanstd(scale_by)) or 1.0
+    gaps = np.abs(numbers[:, None] - others[place]) / scale
     # A missing value is near to another missing one, and far from any other.
-    one_missing = np.isnan(mine)[:, None] != np.isnan(others[place])
+    one_missing = np.isnan(numbers)[:, None] != np.isnan(others[place])
     return np.where(one_missing, 2 * DIFFERS_MUCH, np.nan_to_num(gaps, nan=0.0))
 
 
-def _example(
-    evidence: Evidence,
-    found: Explanation,
-    gaps: dict[str, Floats],
-    write: Writers,
-    k: int,
-    why: str,
-    row: int,
-) -> Example:
-    names = list(gaps)
-    if len(names) > MOST_COLUMNS:
-        total = {name: float(gaps[name][k].sum()) for name in names}
-        kept = sorted(names, key=lambda name: -total[name])[:MOST_COLUMNS]
-        names = [name for name in names if name in kept]
-    is_number = evidence.codes is None
-    answer = write.label(found.answers[k])
-    if not is_number:
-        answer += f" ({percent(float(found.predictions[k]))})"
-    alone = float(found.alone[k])
-    own: Any = found.rows.iloc[k]
-    return Example(
-        why=why,
-        row=int(evidence.positions[row]),
-        at=row,
-        truth=write.label(evidence.truth[row]),
-        prediction=answer,
-        alone=write.label(alone) if is_number else percent(alone),
-        share=percent(float(found.share[k])),
-        columns=names,
-        own=[write.of(name, own[name]) for name in names],
-        lines=_lines(found, gaps, write, names, k),
-        n_neighbors=int((found.table.ids[k] >= 0).sum()),
-        n_hidden=len(gaps) - len(names),
+def _neighbor_line(
+    explanation: Explanation, texts: ValueTexts, k: int, j: int, gaps: dict[str, Floats]
+) -> NeighborLine:
+    """Return the j-th neighbour of the k-th row; gaps (m,) name the columns."""
+    weights, label = explanation.table.weights[k], explanation.labels[k, j]
+    corrected = ""
+    if explanation.corrections is not None:
+        corrected = texts.label(label + explanation.corrections[k, j])
+    id = int(explanation.table.ids[k, j])
+    values = explanation.neighbors.loc[id]
+    cells = []
+    for name, gap in gaps.items():
+        apart = int(gap[j] > DIFFERS) + int(gap[j] > DIFFERS_MUCH)
+        cells.append(Cell(texts.value(name, values[name]), apart))
+    return NeighborLine(
+        id=id,
+        weight=percent(float(weights[j])),
+        bar=float(weights[j] / max(weights[0], 1e-12)),
+        effect=texts.effect(float(explanation.effects[k, j])),
+        label=texts.label(label),
+        corrected=corrected,
+        cells=cells,
     )
-
-
-def _lines(
-    found: Explanation,
-    gaps: dict[str, Floats],
-    write: Writers,
-    names: list[str],
-    k: int,
-) -> list[Line]:
-    lines = []
-    weights = found.table.weights[k]
-    for j, id in enumerate(found.table.ids[k, :N_NEIGHBORS].tolist()):
-        if id < 0:
-            break
-        corrected = ""
-        if found.corrections is not None:
-            corrected = write.label(found.labels[k, j] + found.corrections[k, j])
-        values = found.neighbors.loc[id]
-        cells = []
-        for name in names:
-            gap = float(gaps[name][k, j])
-            apart = int(gap > DIFFERS) + int(gap > DIFFERS_MUCH)
-            cells.append(Cell(write.of(name, values[name]), apart))
-        lines.append(
-            Line(
-                id=id,
-                weight=percent(float(weights[j])),
-                bar=float(weights[j] / max(weights[0], 1e-12)),
-                effect=write.effect(float(found.effects[k, j])),
-                label=write.label(found.labels[k, j]),
-                corrected=corrected,
-                cells=cells,
-            )
-        )
-    return lines

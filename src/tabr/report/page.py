@@ -1,4 +1,4 @@
-"""The page: sections are gathered, drawn, and set in a template."""
+"""The page: sections are measured, drawn, and set in a template."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tabr import __version__
 from tabr.optional import require
@@ -17,23 +16,23 @@ from tabr.report import charts
 from tabr.report.attention import FAR, measure_attention
 from tabr.report.baselines import SMALLER_IS_BETTER, score_methods
 from tabr.report.columns import MOST_COLUMNS, compare_columns
-from tabr.report.evidence import (
+from tabr.report.evaluation import (
     COVERAGE,
-    Evidence,
+    Evaluation,
     Model,
-    gather,
+    evaluate,
     share_from_retrieval,
 )
-from tabr.report.examples import Example, make_examples, make_writers
-from tabr.report.places import find_coordinates
-from tabr.report.trust import (
+from tabr.report.examples import Example, make_examples, value_texts
+from tabr.report.facts import model_facts
+from tabr.report.reliability import (
     measure_confusion,
     measure_coverage,
     measure_reliability,
 )
-from tabr.report.words import rule_words
+from tabr.tables.coordinates import find_coordinates
 from tabr.tables.files import write_bytes
-from tabr.text import cell, number, percent, score, short, size_of
+from tabr.text import cell, number, percent, score, short
 
 AnyPath = str | os.PathLike[str]
 MOST_NAMED = 50  # rows that an audit's findings name, on the page
@@ -60,49 +59,39 @@ def report(
         model: A fitted classifier or regressor.
         X: Rows that the model was not fitted on, with the columns of `fit`.
         y: Their labels (n,); the name of a series names what is predicted.
-        title: Of the page; None says what is predicted.
+        title: Of the page; None names what is predicted.
         audit: Look for leaks, copies and drift too; it takes a while.
         model_file: The file of the model, to tell its size.
     """
     require("matplotlib", "report")  # before the work, not after it
-    jinja: Any = require("jinja2", "report")
-    evidence = gather(model, X, y)
-    examples = make_examples(evidence)
+    require("jinja2", "report")
+    evaluation = evaluate(model, X, y)
+    examples = make_examples(evaluation)
     now = datetime.datetime.now().astimezone()
     values = {
-        "title": title or f"How {short(evidence.target)} is predicted",
-        "target": evidence.target,
+        "title": title or f"How {short(evaluation.target)} is predicted",
         "version": __version__,
         "when": now.strftime("%Y-%m-%d %H:%M"),
-        "n": len(evidence),
-        "n_given": evidence.n_given,
+        "n": len(evaluation),
+        "n_table": evaluation.n_table,
         "n_candidates": len(model.candidates_),
-        "is_number": evidence.codes is None,
+        "is_number": evaluation.codes is None,
         "coverage": COVERAGE,
-        "label": make_writers(evidence).label,
-        "facts": _facts(evidence, model_file),
-        "data": _data(evidence),
-        "training": _training(evidence),
-        "scores": _scores(evidence),
-        "retrieval": _retrieval(evidence),
-        "trust": _trust(evidence),
-        "attention": _attention(evidence),
+        "label": value_texts(evaluation).label,
+        "facts": model_facts(
+            evaluation, None if model_file is None else Path(model_file)
+        ),
+        "data": _data(evaluation),
+        "training": _training(evaluation),
+        "scores": _scores(evaluation),
+        "retrieval": _retrieval(evaluation),
+        "trust": _trust(evaluation),
+        "attention": _attention(evaluation),
         "examples": examples,
-        "map": _map(evidence, examples),
-        "audit": _audit(evidence) if audit else None,
+        "map": _map(evaluation, examples),
+        "audit": _audit(evaluation) if audit else None,
     }
-    environment = jinja.Environment(
-        autoescape=True,
-        undefined=jinja.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    writers = {"number": number, "score": score, "percent": percent, "cell": cell}
-    environment.filters |= writers
-    text = files("tabr.report").joinpath("page.html.jinja").read_text("utf-8")
-    page: str = environment.from_string(text).render(values)
-    # Half of a pair, as broken texts hold it, cannot be written.
-    return page.translate(_CONTROLS).encode("utf-8", "replace").decode("utf-8")
+    return _render(values)
 
 
 def save_report(model: Model, X: Any, y: Any, path: AnyPath, **options: Any) -> None:
@@ -111,52 +100,43 @@ def save_report(model: Model, X: Any, y: Any, path: AnyPath, **options: Any) -> 
     write_bytes(Path(path), page.encode("utf-8"))
 
 
+def _render(values: dict[str, Any]) -> str:
+    """Return the template with values set in."""
+    jinja: Any = require("jinja2", "report")
+    environment = jinja.Environment(
+        autoescape=True,
+        undefined=jinja.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters = {"number": number, "score": score, "percent": percent, "cell": cell}
+    environment.filters |= filters
+    text = files("tabr.report").joinpath("page.html.jinja").read_text("utf-8")
+    page: str = environment.from_string(text).render(values)
+    # Half of a pair, as broken texts hold it, cannot be written.
+    return page.translate(_CONTROLS).encode("utf-8", "replace").decode("utf-8")
+
+
 def _svg(text: str) -> Any:
     """Mark what matplotlib has escaped already."""
     return require("markupsafe", "report").Markup(text)
 
 
-def _facts(evidence: Evidence, model_file: AnyPath | None) -> list[tuple[str, str]]:
-    model = evidence.model
-    kinds = pd.Series(list(model.preprocessor_.kinds_.values()))
-    counts = [f"{n} {kind}" for kind, n in kinds.value_counts().items()]
-    dropped = len(model.preprocessor_.dropped)
-    counts += [f"{dropped} constant, not used"] if dropped else []
-    task = "a number"
-    if evidence.classes is not None:
-        n = len(evidence.classes)
-        task = f"one of {n} classes"
-        if n <= 5:
-            task += ": " + ", ".join(cell(label) for label in evidence.classes)
-    facts = [
-        ("Predicted", f"{evidence.target}, {task}"),
-        ("Networks", number(len(model.members_))),
-        ("Candidates", f"{len(model.candidates_):,} rows that may be retrieved"),
-        ("Context", f"{model.context_size} neighbours of each row"),
-        ("Columns", ", ".join(counts)),
-    ]
-    if model.candidates is not None:
-        facts.append(("Rule", rule_words(model.candidates)))
-    if model_file is not None:
-        facts.append(("File", size_of(Path(model_file).stat().st_size)))
-    return facts
-
-
-def _data(evidence: Evidence) -> dict[str, Any]:
-    lines = compare_columns(evidence)
-    n = len(evidence.model.preprocessor_.kinds_)
+def _data(evaluation: Evaluation) -> dict[str, Any]:
+    lines = compare_columns(evaluation)
+    n = len(evaluation.model.preprocessor_.kinds_)
     return {"lines": lines, "n_hidden": n - len(lines), "most": MOST_COLUMNS}
 
 
-def _training(evidence: Evidence) -> dict[str, Any] | None:
-    history = evidence.model.history_
+def _training(evaluation: Evaluation) -> dict[str, Any] | None:
+    history = evaluation.model.history_
     if history.empty:
         return None
-    best = evidence.model.best_epoch_
-    default = evidence.model.scoring is None
+    best = evaluation.model.best_epoch_
+    default = evaluation.model.scoring is None
     name = "validation score"
     if default:
-        name = "validation RMSE" if evidence.codes is None else "validation accuracy"
+        name = "validation RMSE" if evaluation.codes is None else "validation accuracy"
     pictures = [
         charts.training(history, best, "loss", "training loss"),
         charts.training(history, best, "score", name),
@@ -167,13 +147,12 @@ def _training(evidence: Evidence) -> dict[str, Any] | None:
     return {
         "pictures": [_svg(picture) for picture in pictures],
         "score": name,
-        "context_change": "context_change" in history,
         "epochs": [epoch + 1 for epoch in best],
     }
 
 
-def _scores(evidence: Evidence) -> dict[str, Any]:
-    methods = score_methods(evidence)
+def _scores(evaluation: Evaluation) -> dict[str, Any]:
+    methods = score_methods(evaluation)
     names = list(methods[0].scores)
     best = {}
     for name in names:
@@ -188,86 +167,87 @@ def _scores(evidence: Evidence) -> dict[str, Any]:
         "smaller": SMALLER_IS_BETTER,
         "main": names[0],
         "rival": methods[-1],
-        "has_rule": evidence.model.candidates is not None,
+        "has_rule": evaluation.model.candidates is not None,
     }
 
 
-def _retrieval(evidence: Evidence) -> dict[str, Any]:
-    share, n = share_from_retrieval(evidence)
+def _retrieval(evaluation: Evaluation) -> dict[str, Any]:
+    share, n = share_from_retrieval(evaluation)
     return {"share": share, "n": n}
 
 
-def _trust(evidence: Evidence) -> dict[str, Any]:
-    covered = measure_coverage(evidence)
-    what = "intervals" if evidence.codes is None else "sets"
+def _trust(evaluation: Evaluation) -> dict[str, Any]:
+    covered = measure_coverage(evaluation)
+    what = "intervals" if evaluation.codes is None else "sets"
     pictures = []
-    found: dict[str, Any] = {"coverage": covered, "what": what}
-    if evidence.codes is None:
-        pictures += [charts.predicted_and_true(evidence), charts.residuals(evidence)]
+    section: dict[str, Any] = {"coverage": covered, "what": what}
+    if evaluation.codes is None:
+        pictures += [
+            charts.predicted_and_true(evaluation),
+            charts.residuals(evaluation),
+        ]
     else:
-        reliable = measure_reliability(evidence)
+        reliable = measure_reliability(evaluation)
         pictures.append(charts.reliability(reliable))
-        found |= {"reliability": reliable, "confusion": measure_confusion(evidence)}
+        section["reliability"] = reliable
+        section["confusion"] = measure_confusion(evaluation)
     if covered is not None:
         pictures.append(charts.coverage(covered, what))
-    return found | {"pictures": [_svg(picture) for picture in pictures]}
+    return section | {"pictures": [_svg(picture) for picture in pictures]}
 
 
-def _attention(evidence: Evidence) -> dict[str, Any]:
-    found = measure_attention(evidence)
+def _attention(evaluation: Evaluation) -> dict[str, Any]:
+    measured = measure_attention(evaluation)
+    effective, heaviest = measured.effective, measured.heaviest
     pictures = []
-    if len(found.effective):
-        effective, heaviest = found.effective, found.heaviest
+    if len(effective):
         pictures = [
             charts.histogram("effective", effective, "effective number of neighbours"),
             charts.histogram(
                 "heaviest", heaviest, "weight of the heaviest neighbour", shares=True
             ),
         ]
-    middle = {
-        "effective": float(np.median(found.effective)) if pictures else np.nan,
-        "heaviest": float(np.median(found.heaviest)) if pictures else np.nan,
-    }
     return {
-        "found": found,
+        "measured": measured,
+        "effective": float(np.median(effective)) if pictures else np.nan,
+        "heaviest": float(np.median(heaviest)) if pictures else np.nan,
         "far": FAR,
         # Of n rows that were held out, no new row is rarer than 1 in n + 1.
-        "tells_far": len(evidence.model.calibration_.distances) * FAR >= 1,
+        "tells_far": len(evaluation.model.calibration_.distances) * FAR >= 1,
         "pictures": [_svg(picture) for picture in pictures],
-        **middle,
     }
 
 
-def _map(evidence: Evidence, examples: list[Example]) -> dict[str, Any] | None:
-    kinds = evidence.model.preprocessor_.kinds_
-    at = find_coordinates(evidence.frame, kinds)
-    if at is None:
+def _map(evaluation: Evaluation, examples: list[Example]) -> dict[str, Any] | None:
+    kinds = evaluation.model.preprocessor_.kinds_
+    names = find_coordinates(evaluation.frame, kinds)
+    if names is None:
         return None
     shown = next((e for e in examples if e.why == "Typical"), examples[0])
-    pictures = [charts.error_map(evidence, at)]
-    here = evidence.frame[list(at)].iloc[shown.at]
-    if shown.lines and here.notna().all():
-        pictures.append(charts.neighbor_map(evidence, at, shown.at))
+    pictures = [charts.error_map(evaluation, names)]
+    degrees = evaluation.frame[list(names)].iloc[shown.at]
+    if shown.lines and degrees.notna().all():
+        pictures.append(charts.neighbor_map(evaluation, names, shown.at))
     return {"pictures": [_svg(picture) for picture in pictures], "example": shown}
 
 
-def _audit(evidence: Evidence) -> dict[str, Any]:
+def _audit(evaluation: Evaluation) -> dict[str, Any]:
     from tabr.audit import audit
 
-    candidates = evidence.model.candidates_
-    shared = [c for c in candidates.columns if c in evidence.frame.columns]
-    found = audit(
+    candidates = evaluation.model.candidates_
+    shared = [c for c in candidates.columns if c in evaluation.frame.columns]
+    result = audit(
         candidates.frame[shared],
         candidates.y,
-        evidence.frame,
-        evidence.truth,
-        model=evidence.model,
+        evaluation.frame,
+        evaluation.truth,
+        model=evaluation.model,
     )
-    named = found.to_frame()
+    rows = result.to_frame()
     return {
-        "findings": found.findings,
-        "notes": found.notes,
-        "heads": list(named.columns),
-        "lines": named.head(MOST_NAMED).to_numpy(object).tolist(),
-        "n_named": len(named),
+        "findings": result.findings,
+        "notes": result.notes,
+        "heads": list(rows.columns),
+        "lines": rows.head(MOST_NAMED).to_numpy(object).tolist(),
+        "n_named": len(rows),
     }

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from tabr.errors import DataError
-from tabr.report.places import Coordinates, find_coordinates
 from tabr.tables.cells import ColumnKind
+from tabr.tables.coordinates import Coordinates, find_coordinates
 from tabr.text import plain, plain_rows
 
 MOST_LEVELS = 50  # offered to choose from

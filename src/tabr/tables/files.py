@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import gzip
 import os
 import secrets
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 
 from tabr.errors import DataError
+from tabr.text import closest
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather")
 
@@ -122,9 +122,3 @@ def check_column(frame: pd.DataFrame, name: str, path: Path) -> None:
     if name not in frame.columns:
         near = closest(name, frame.columns)
         raise DataError(f"{path} has no column {name!r}; the closest are {near}")
-
-
-def closest(name: str, names: Iterable[str]) -> str:
-    """Return the names that a misspelt one may stand for, as text."""
-    near = difflib.get_close_matches(name, known := list(names), n=3, cutoff=0.5)
-    return ", ".join(map(repr, near or known[:8]))

@@ -1,4 +1,4 @@
-"""Columns that are places on Earth, found by their names and checked by values."""
+"""Columns of latitudes and longitudes, found by their names and checked by values."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def find_coordinates(
 ) -> Coordinates | None:
     """Return the first pair of numeric columns that are named and valued like places.
 
-    Both names must say so, with the same words beside: `pickup_lat` belongs with
-    `pickup_lon`. Letters such as x and y name many things and are no places.
+    Their other words must be the same: `pickup_lat` belongs with `pickup_lon`. Letters
+    such as x and y name many things and are no places.
 
     >>> rows = pd.DataFrame({"Latitude": [37.8, 40.1], "Longitude": [-122.2, -121.0]})
     >>> kinds = {"Latitude": "numeric", "Longitude": "numeric"}
@@ -37,30 +37,34 @@ def find_coordinates(
     """
     longitudes: dict[tuple[str, ...], str] = {}
     for name in frame.columns:
-        beside = _beside(name, LONGITUDES)
-        if beside is not None:
-            longitudes.setdefault(beside, name)
+        words = _other_words(name, LONGITUDES)
+        if words is not None:
+            longitudes.setdefault(words, name)
     for name in frame.columns:
-        beside = _beside(name, LATITUDES)
-        other = None if beside is None else longitudes.get(beside)
-        if other is None or {kinds.get(name), kinds.get(other)} != {"numeric"}:
+        words = _other_words(name, LATITUDES)
+        longitude = None if words is None else longitudes.get(words)
+        if longitude is None or {kinds.get(name), kinds.get(longitude)} != {"numeric"}:
             continue
-        if _within(frame[name], 90) and _within(frame[other], 360):
-            return Coordinates(name, other)
+        if _within(frame[name], 90) and _within(frame[longitude], 360):
+            return Coordinates(name, longitude)
     return None
 
 
-def _beside(name: str, meant: set[str]) -> tuple[str, ...] | None:
-    """Return the other words of a name that has one of the meant ones; else None."""
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)  # pickupLat
+def _other_words(name: str, synonyms: set[str]) -> tuple[str, ...] | None:
+    """Return the words of a name but its one synonym; None if it has none.
+
+    >>> _other_words("pickupLat", {"lat"}), _other_words("flat", {"lat"})
+    (('pickup',), None)
+    """
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
     words = re.findall(r"[^\W_]+", parted.lower())
-    hits = [word for word in words if word in meant]
-    if len(hits) != 1:
+    if sum(word in synonyms for word in words) != 1:
         return None
-    return tuple(word for word in words if word not in meant)
+    return tuple(word for word in words if word not in synonyms)
 
 
 def _within(column: pd.Series[Any], limit: float) -> bool:
+    """Whether the numbers of a column differ, and none is beyond the limit."""
     if not pd.api.types.is_numeric_dtype(column.dtype):
         return False
     values = column.to_numpy(np.float64, na_value=np.nan)

@@ -1,4 +1,4 @@
-"""Drawing: one axis becomes an SVG that follows the colours of the page."""
+"""One axis of matplotlib as an SVG that follows the colours of the page."""
 
 from __future__ import annotations
 
@@ -66,22 +66,22 @@ def draw(
         warnings.simplefilter("ignore")
         figure = Figure(figsize=size, layout="constrained")
         axis: Any = figure.subplots()
-        _dress(axis, ticks)
+        _style(axis, ticks)
         paint(axis)
         axis.set_xlabel(short(x, 60), color=COLORS["ink"])
         axis.set_ylabel(short(y, 44), color=COLORS["ink"])
         file = io.StringIO()
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # none
+        figure.savefig(file, format="svg", transparent=True, metadata=metadata)
     return _for_page(file.getvalue())
 
 
-def _dress(axis: Any, ticks: tuple[Callable[[Any], str], ...]) -> None:
+def _style(axis: Any, ticks: tuple[Callable[[Any], str], ...]) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    for one, write in zip((axis.xaxis, axis.yaxis), ticks, strict=True):
-        one.set_major_locator(MaxNLocator(6))
-        one.set_major_formatter(
+    for side, write in zip((axis.xaxis, axis.yaxis), ticks, strict=True):
+        side.set_major_locator(MaxNLocator(6))
+        side.set_major_formatter(
             FuncFormatter(lambda value, _, write=write: write(value))
         )
     axis.grid(color=COLORS["line"], linewidth=0.6)
@@ -92,7 +92,7 @@ def _dress(axis: Any, ticks: tuple[Callable[[Any], str], ...]) -> None:
 
 
 def _for_page(svg: str) -> str:
-    """Leave what a browser needs inside a page: no names of spaces, no sizes."""
+    """Return what a browser needs inside a page: no names of spaces, no sizes."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", svg, flags=re.S)
@@ -102,7 +102,7 @@ def _for_page(svg: str) -> str:
 
 
 def _tag_for_page(tag: str, used: set[str]) -> str:
-    """Shorten a tag; texts between tags stay as they are."""
+    """Return a shorter tag; texts between tags stay as they are."""
     tag = re.sub(r'\s(xmlns(:\w+)?|version)="[^"]*"', "", tag)
     if tag.startswith("<svg"):
         tag = re.sub(r'\s(width|height)="[^"]*"', "", tag)

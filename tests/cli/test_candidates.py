@@ -1,4 +1,4 @@
-"""The commands about a model's memory: rules, add, remove, explain."""
+"""The commands about a model's candidates: rules, add, remove, explain."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     succeed(
         "fit", path / "sales.csv", "--target", "price", "-o", path / "m.tabr", *TINY,
         "--past-only", "sold", "--gap", "1D", "--not-same-group", "seller",
-        "--drop", "seller", "--refit-candidates", "--quiet",
+        "--ignore", "seller", "--refit-candidates", "--quiet",
     )  # fmt: skip
     return path
 
@@ -112,6 +112,7 @@ def test_explain_shows_effects_and_corrected_labels(folder: Path) -> None:
     args = "explain", folder / "m.tabr", folder / "new.csv", "--rows", "1,3", "-m", "3"
     text = succeed(*args).stdout
     assert text.count("from retrieval") == 2
+    assert "e-" not in text and "e+" not in text  # powers of ten are hard to compare
     for word in ("weight", "effect", "label", "corrected", "area", "without neigh"):
         assert word in text
     rows = json.loads(succeed(*args, "--json").stdout)["rows"]
@@ -125,3 +126,21 @@ def test_explanations_are_written_as_a_table(folder: Path, tmp_path: Path) -> No
     found = pd.read_csv(out)
     assert set(found.row) == {2}
     assert list(found.columns[:4]) == ["row", "neighbor", "weight", "effect"]
+
+
+def test_a_row_without_neighbours_is_shown_beside_others(
+    folder: Path, tmp_path: Path
+) -> None:
+    rows = sales(2, seed=4).assign(sold=["2023-01-01", "2024-12-31"])
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    first, second = succeed(
+        "explain", folder / "m.tabr", tmp_path / "rows.csv"
+    ).stdout.split("\n\n")
+    assert len(first.splitlines()) == 3  # a title, a header, the row
+    assert len(second.splitlines()) > 3
+    assert first.splitlines()[1] == second.splitlines()[1]
+    rows.head(1).to_csv(tmp_path / "early.csv", index=False)
+    assert (
+        "this row"
+        in succeed("neighbors", folder / "m.tabr", tmp_path / "early.csv").stdout
+    )

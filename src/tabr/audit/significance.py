@@ -1,4 +1,4 @@
-"""Which scores are beyond chance, by the scores that are usual."""
+"""Scores that are beyond chance, judged by the scores that are usual."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TAILS = (0.98, 0.99, 0.995, 0.999, 0.9995, 1.0)  # lower ones move with density
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the scores of rows say beside usual ones.
+    """Scores of rows compared with usual ones.
 
     Attributes:
         named: Which rows are named, (q,).
@@ -40,12 +40,12 @@ class Verdict:
 
     @property
     def false_share(self) -> float:
-        """About which share of the named rows is there by chance."""
+        """The share of the named rows that is there by chance, about."""
         return min(1.0, self.usual / max(float(self.named.mean()), 1e-12))
 
 
 def beyond_tail(scores: Floats, usual: Floats) -> float:
-    """Return the score beyond which the tail of usual scores holds nearly nobody.
+    """Return the score beyond which the tail of usual scores is nearly empty.
 
     The tail is taken as exponential, read off at quantiles that a few copies among
     the usual rows do not move. By the rule of Benjamini and Hochberg the share of
@@ -78,7 +78,7 @@ def beyond_usual(scores: Floats, usual: Floats) -> float:
 
 
 def judge(scores: Floats, usual: Floats) -> Verdict:
-    """Name the rows whose scores chance does not explain.
+    """Return the rows whose scores chance does not explain.
 
     Args:
         scores: Of the rows in question, (q,).
@@ -106,7 +106,7 @@ def chance_of_more(k: int, n: int, k_usual: int, n_usual: int) -> float:
 
 
 def _at_a_jump(scores: Floats, bound: float) -> float:
-    """Raise the bound to a jump in the scores just beyond it, if there is one.
+    """Return the bound, raised to a jump in the scores just beyond it if there is one.
 
     Copies that stand apart are then not mixed with the few rows in between.
     """

@@ -9,9 +9,9 @@ the tenth best lacks: dense and sparse regions, small and large groups of simila
 are each held to their own standard.
 
 What is usual comes from the training rows themselves, each compared with the others.
-Who is compared at all are the nearest rows in several spaces: all columns, numbers
-only, and two halves of the columns, as a copy with a changed cell is far away in spaces
-that hold the cell.
+Partners are the nearest rows in several spaces: all columns, numbers only, and two
+halves of the columns, as a copy with a changed cell is far away in spaces that hold the
+cell.
 """
 
 from __future__ import annotations
@@ -23,9 +23,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tabr.audit.findings import Ids
+from tabr.audit.exact_copies import ExactCopies
+from tabr.audit.findings import Finding, Ids, gravity_of
+from tabr.audit.labels import Labels
+from tabr.audit.parts import Part
+from tabr.audit.significance import Verdict, beyond_tail, judge
 from tabr.search import top
 from tabr.tables.preprocessor import Arrays, Preprocessor
+from tabr.text import percent
 
 Floats = NDArray[np.float64]
 
@@ -33,6 +38,9 @@ PARTNERS = 10  # nearest rows of each space, and the rank that scores are held a
 MAX_SURPRISE = 8.0  # of a number: closer than 1 in 3000 says no more
 MAX_SURPRISE_OF_LEVEL = 2.0  # of a category, however rare
 MIN_COLUMNS_TO_HALVE = 6
+MIN_ROWS = 50  # distinct training rows, before near copies can be judged
+MAX_REFERENCE = 50_000
+_MIN_SAMPLE = 2000
 _ROWS = 4096  # scored at a time
 _LEVEL_WIDTH = 16  # of the vector that stands for a category
 
@@ -60,9 +68,7 @@ class Coincidences:
         self.n = len(arrays.num)
         self._ordered = np.sort(arrays.num, 0)
         self._low, self._high = self._ranks(arrays.num)  # (n, p) each
-        self._levels = np.concatenate(
-            [(2 * arrays.bin).astype(np.int64), arrays.cat], 1
-        )
+        self._levels = _levels_of(arrays)
         self._counts = [
             np.bincount(column + 1, minlength=_n_levels(column) + 1)
             for column in self._levels.T
@@ -104,55 +110,65 @@ class Coincidences:
         ]
         return numbers + flags + levels
 
-    def closeness(self, arrays: Arrays, own: Ids | None) -> Closeness:
-        """Find the best partners of rows (b); `own` are their positions, or None."""
+    def closeness(self, arrays: Arrays, positions: Ids | None) -> Closeness:
+        """Return the best partners of rows (b).
+
+        Where the rows are training rows, `positions` are theirs: no row is its own
+        partner.
+        """
         blocks = self._in_blocks(arrays)
-        exclude = None if own is None else torch.from_numpy(own)
-        found = []
+        exclude = None if positions is None else torch.from_numpy(positions)
+        neighbors = []
         for space in self.spaces:
             vectors, queries = _joined(self._blocks, space), _joined(blocks, space)
             centre = vectors.mean(0)
             vectors, queries = vectors - centre, queries - centre
             offsets = -(vectors * vectors).sum(1)
             near = top(2 * queries, vectors, offsets, PARTNERS, exclude=exclude)
-            found.append(near.position.numpy())
-        position = np.concatenate(found, 1)  # (b, spaces * partners)
+            neighbors.append(near.position.numpy())
+        position = np.concatenate(neighbors, 1)  # (b, spaces * partners)
         lack = np.empty(position.shape)
         for start in range(0, len(position), _ROWS):
             rows = slice(start, start + _ROWS)
             part = Arrays(arrays.num[rows], arrays.bin[rows], arrays.cat[rows])
-            lack[rows] = self._lack(part, position[rows], own is not None)
+            lack[rows] = self._lack(part, position[rows], positions is not None)
         lack[_repeated(position)] = np.inf
         order = np.argsort(lack, 1, kind="stable")
         lack = np.take_along_axis(lack, order, 1)
-        rank = min(PARTNERS, self.n - (own is not None)) - 1
+        rank = min(PARTNERS, self.n - (positions is not None)) - 1
         best = np.take_along_axis(position, order[:, :1], 1)[:, 0]
         # One nat is added: below it, less is no news.
         return Closeness(np.log1p(lack[:, rank]) - np.log1p(lack[:, 0]), best)
 
-    def _lack(self, arrays: Arrays, position: Ids, is_own: bool) -> Floats:
+    def _lack(self, arrays: Arrays, position: Ids, in_train: bool) -> Floats:
         """Return what pairs (b, c) lack to be exact; a row does not count itself."""
         total = np.zeros(position.shape)
         low, high = self._ranks(arrays.num)
         for j in range(arrays.num.shape[1]):
-            own_low, own_high = low[:, [j]], high[:, [j]]
+            row_low, row_high = low[:, [j]], high[:, [j]]
             partner_low, partner_high = self._low[position, j], self._high[position, j]
-            above, below = partner_high - own_low, own_high - partner_low
-            between = np.where(partner_low >= own_low, above, below) - is_own
-            most = np.minimum(self._rarity(own_high - own_low - is_own), MAX_SURPRISE)
+            above, below = partner_high - row_low, row_high - partner_low
+            between = np.where(partner_low >= row_low, above, below) - in_train
+            most = np.minimum(self._rarity(row_high - row_low - in_train), MAX_SURPRISE)
             total += np.maximum(most - self._rarity(between), 0.0)
-        levels = np.concatenate([(2 * arrays.bin).astype(np.int64), arrays.cat], 1)
+        levels = _levels_of(arrays)
         for j, counts in enumerate(self._counts):
-            own = levels[:, [j]]
-            known = np.clip(own + 1, 0, len(counts) - 1)
-            rarity = self._rarity(counts[known] - is_own)
-            differs = own != self._levels[position, j]
+            level = levels[:, [j]]
+            rarity = self._rarity(
+                counts[np.clip(level + 1, 0, len(counts) - 1)] - in_train
+            )
+            differs = level != self._levels[position, j]
             total += np.where(differs, np.minimum(rarity, MAX_SURPRISE_OF_LEVEL), 0.0)
         return total
 
     def _rarity(self, count: NDArray[np.integer[Any]]) -> Floats:
         rarity: Floats = -np.log(np.maximum(count, 1) / self.n)
         return np.maximum(rarity, 0.0)
+
+
+def _levels_of(arrays: Arrays) -> NDArray[np.int64]:
+    """Return flags and categories as codes of levels (n, columns)."""
+    return np.concatenate([(2 * arrays.bin).astype(np.int64), arrays.cat], 1)
 
 
 def _n_levels(column: NDArray[np.int64]) -> int:
@@ -178,7 +194,7 @@ def _joined(blocks: list[NDArray[np.float32]], space: Ids) -> torch.Tensor:
 
 
 def _repeated(position: Ids) -> NDArray[np.bool_]:
-    """Mark all but one of equal positions in each row."""
+    """Whether a position stands in its row already, by another column."""
     order = np.argsort(position, 1, kind="stable")
     ordered = np.take_along_axis(position, order, 1)
     again = np.zeros(position.shape, bool)
@@ -186,3 +202,116 @@ def _repeated(position: Ids) -> NDArray[np.bool_]:
     marked = np.zeros_like(again)
     np.put_along_axis(marked, order, again, 1)
     return marked
+
+
+# --- findings -------------------------------------------------------------------
+
+
+def near_findings(
+    exact: ExactCopies,
+    train: Part,
+    test: Part,
+    labels: Labels | None,
+    rng: np.random.Generator,
+    max_pairs: int,
+) -> tuple[list[Finding], list[str]]:
+    """Return findings about rows that nearly equal a training row, and notes."""
+    # Of equal rows one is searched: what is exact has been counted already.
+    distinct = np.unique(exact.train_group, return_index=True)[1]
+    tested = np.flatnonzero(~exact.is_copy)
+    reference = np.flatnonzero(~exact.in_train[distinct])  # positions in distinct
+    if len(distinct) < MIN_ROWS or len(reference) < MIN_ROWS or not len(tested):
+        note = (
+            f"near copies were not looked for: that needs {MIN_ROWS} distinct training"
+            f" rows and a test row that is no exact copy, however there are"
+            f" {len(reference)} and {len(tested)}"
+        )
+        return [], [note]
+    notes: list[str] = []
+    seed = int(rng.integers(2**31))
+    rows = train.frame.iloc[distinct]
+    preprocessor = Preprocessor(seed=seed).fit(rows)
+    index = Coincidences(preprocessor, preprocessor.transform(rows), seed)
+    limit = max_pairs // (len(index.spaces) * len(distinct))
+    tested = _sample(tested, max(_MIN_SAMPLE, limit // 2), rng, "test rows", notes)
+    room = min(MAX_REFERENCE, max(_MIN_SAMPLE, limit - len(tested)))
+    reference = _sample(reference, room, rng, "training rows (as reference)", notes)
+    near = index.closeness(preprocessor.transform(test.frame.iloc[tested]), None)
+    usual = index.closeness(preprocessor.transform(rows.iloc[reference]), reference)
+    verdict = judge(near.score, usual.score)
+    near = Closeness(near.score, distinct[near.partner])
+    usual = Closeness(usual.score, distinct[usual.partner])
+    findings = []
+    if verdict.named.any():
+        findings.append(_across(near, verdict, tested, train, test, labels))
+    bound = max(beyond_tail(usual.score, usual.score), verdict.bound)
+    if (usual.score >= bound).any():
+        findings.append(_within(usual, bound, train.ids, distinct[reference]))
+    return findings, notes
+
+
+def _across(
+    near: Closeness,
+    verdict: Verdict,
+    tested: Ids,
+    train: Part,
+    test: Part,
+    labels: Labels | None,
+) -> Finding:
+    """Return the finding about test rows that nearly equal a training row."""
+    named = np.flatnonzero(verdict.named)
+    order = named[np.argsort(-near.score[named], kind="stable")]
+    rows, partners = tested[order], near.partner[order]
+    k, q = len(rows), len(tested)
+    text = (
+        f"{k} of {q} test rows ({percent(k / q)}) nearly equal a training row;"
+        f" {percent(verdict.usual)} of training rows come as near to another"
+    )
+    if verdict.is_excess:
+        text += (
+            f"; about {percent(verdict.excess)} of test rows are copies, and about"
+            f" {percent(verdict.false_share)} of the rows named here are not"
+        )
+    if labels is not None and test.y is not None:
+        text += labels.agreement_text(test.y[rows], partners)
+    return Finding(
+        "near copies",
+        gravity_of(k / q, is_leak=verdict.is_excess),
+        text,
+        k,
+        q,
+        "test",
+        test.ids[rows],
+        train.ids[partners],
+        near.score[order],
+        verdict.usual,
+    )
+
+
+def _within(usual: Closeness, bound: float, train_ids: Ids, rows: Ids) -> Finding:
+    """Return the finding about training rows that nearly equal each other."""
+    named = np.flatnonzero(usual.score >= bound)
+    order = named[np.argsort(-usual.score[named], kind="stable")]
+    k, n = len(order), len(rows)
+    return Finding(
+        "near copies in training",
+        gravity_of(k / n),
+        f"{k} of {n} training rows ({percent(k / n)}) nearly equal another training"
+        " row: if they belong together, keep them in one part",
+        k,
+        n,
+        "train",
+        train_ids[rows[order]],
+        train_ids[usual.partner[order]],
+        usual.score[order],
+    )
+
+
+def _sample(
+    rows: Ids, n: int, rng: np.random.Generator, what: str, notes: list[str]
+) -> Ids:
+    """Return the rows, or n random ones and a note about it."""
+    if len(rows) <= n:
+        return rows
+    notes.append(f"near copies: a sample of {n} of {len(rows)} {what} was searched")
+    return np.sort(rng.choice(rows, n, replace=False))

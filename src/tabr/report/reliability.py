@@ -1,4 +1,4 @@
-"""How far predictions can be trusted: coverage, reliability, confusion."""
+"""How far predictions can be relied on: coverage, reliability, confusion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabr.errors import DataError
-from tabr.report.evidence import COVERAGE, Evidence
+from tabr.report.evaluation import COVERAGE, Evaluation
 from tabr.text import cell
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, COVERAGE, 0.95)
@@ -40,34 +40,34 @@ class Coverage:
     single: float | None
 
 
-def measure_coverage(evidence: Evidence) -> Coverage | None:
-    """Return the observed coverages; None if too few rows were held out to say."""
+def measure_coverage(evaluation: Evaluation) -> Coverage | None:
+    """Return the observed coverages; None if too few rows were held out for them."""
     asked, observed = [], []
     for level in LEVELS:
         try:
-            observed.append(_covered(evidence, level))
+            observed.append(_covered(evaluation, level))
         except DataError:  # more rows are needed than were held out
             continue
         asked.append(level)
     if COVERAGE not in asked:
         return None
     single = None
-    if evidence.codes is None:
-        ends = evidence.intervals()
+    if evaluation.codes is None:
+        ends = evaluation.intervals()
         size = float(np.median(ends[:, 1] - ends[:, 0]))
     else:
-        n_classes = evidence.sets().sum(1)
+        n_classes = evaluation.sets().sum(1)
         size, single = float(n_classes.mean()), float((n_classes == 1).mean())
-    chance = 2 * float(np.sqrt(COVERAGE * (1 - COVERAGE) / len(evidence)))
+    chance = 2 * float(np.sqrt(COVERAGE * (1 - COVERAGE) / len(evaluation)))
     at = observed[asked.index(COVERAGE)]
     return Coverage(tuple(asked), tuple(observed), at, chance, size, single)
 
 
-def _covered(evidence: Evidence, level: float) -> float:
-    if evidence.codes is None:
-        low, high = evidence.intervals(level).T
-        return float(((evidence.truth >= low) & (evidence.truth <= high)).mean())
-    inside = np.take_along_axis(evidence.sets(level), evidence.codes[:, None], 1)
+def _covered(evaluation: Evaluation, level: float) -> float:
+    if evaluation.codes is None:
+        low, high = evaluation.intervals(level).T
+        return float(((evaluation.truth >= low) & (evaluation.truth <= high)).mean())
+    inside = np.take_along_axis(evaluation.sets(level), evaluation.codes[:, None], 1)
     return float(inside.mean())
 
 
@@ -76,34 +76,34 @@ class Reliability:
     """Probabilities against what happened, in bins of equally many rows.
 
     Attributes:
-        given: Mean probabilities, (bins,).
-        happened: Shares of rows in which it was so, (bins,).
+        predicted: Mean probabilities, (bins,).
+        observed: Shares of rows in which it was so, (bins,).
         counts: Rows, (bins,).
-        what: Whose probability it is.
+        what: What the probability is of.
         gap: Mean distance of the two over rows: the expected calibration error.
     """
 
-    given: Floats
-    happened: Floats
+    predicted: Floats
+    observed: Floats
     counts: NDArray[np.int64]
     what: str
     gap: float
 
 
-def measure_reliability(evidence: Evidence) -> Reliability:
-    """Look at the second of two classes, or else at the likeliest class."""
-    assert evidence.codes is not None and evidence.classes is not None
-    if len(evidence.classes) == 2:
-        given, came = evidence.prediction[:, 1], evidence.codes == 1
-        what = f"probability of {cell(evidence.classes[1])}"
+def measure_reliability(evaluation: Evaluation) -> Reliability:
+    """Return the reliability of the second of two classes, or of the likeliest one."""
+    assert evaluation.codes is not None and evaluation.classes is not None
+    if len(evaluation.classes) == 2:
+        predicted, observed = evaluation.prediction[:, 1], evaluation.codes == 1
+        what = f"probability of {cell(evaluation.classes[1])}"
     else:
-        given = evidence.prediction.max(1)
-        came = evidence.prediction.argmax(1) == evidence.codes
+        predicted = evaluation.prediction.max(1)
+        observed = evaluation.prediction.argmax(1) == evaluation.codes
         what = "probability of the predicted class"
-    order = np.argsort(given, kind="stable")
+    order = np.argsort(predicted, kind="stable")
     bins = np.array_split(order, min(N_BINS, len(order)))
-    means = np.array([given[rows].mean() for rows in bins])
-    shares = np.array([came[rows].mean() for rows in bins])
+    means = np.array([predicted[rows].mean() for rows in bins])
+    shares = np.array([observed[rows].mean() for rows in bins])
     counts = np.array([len(rows) for rows in bins])
     gap = float((counts * np.abs(means - shares)).sum() / counts.sum())
     return Reliability(means, shares, counts, what, gap)
@@ -118,20 +118,20 @@ class Confusion:
     shares: list[list[float]]  # of each line
 
 
-def measure_confusion(evidence: Evidence) -> Confusion:
-    """Count; of very many classes the frequent ones, and all others together."""
-    assert evidence.codes is not None and evidence.classes is not None
-    n = len(evidence.classes)
-    names: list[Any] = [cell(label) for label in evidence.classes]
+def measure_confusion(evaluation: Evaluation) -> Confusion:
+    """Return the counts; of very many classes the rare ones share a line."""
+    assert evaluation.codes is not None and evaluation.classes is not None
+    n = len(evaluation.classes)
+    names: list[Any] = [cell(label) for label in evaluation.classes]
     place = np.arange(n)
     if n > MOST_CLASSES:
-        seen = np.bincount(evidence.codes, minlength=n)
+        seen = np.bincount(evaluation.codes, minlength=n)
         kept = np.sort(np.argsort(-seen, kind="stable")[: MOST_CLASSES - 1])
         place = np.full(n, len(kept))
         place[kept] = np.arange(len(kept))
         names = [names[k] for k in kept] + [f"{n - len(kept)} others"]
     k = len(names)
-    cells = place[evidence.codes] * k + place[evidence.prediction.argmax(1)]
+    cells = place[evaluation.codes] * k + place[evaluation.prediction.argmax(1)]
     counts = np.bincount(cells, minlength=k * k).reshape(k, k)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     return Confusion(names, counts.tolist(), shares.tolist())

@@ -1,4 +1,4 @@
-"""What a model says of a labelled table: asked once, read by every section."""
+"""What a model predicts for a labelled table: computed once, read by every section."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tabr.errors import ParameterTypeError
 from tabr.estimators import TabRClassifier, TabRRegressor
 from tabr.prediction.explanation import NeighborTable
 from tabr.prediction.uncertainty import Signals, intervals, sets
-from tabr.tables.frame import to_frame
+from tabr.tables.frame import name_of, to_frame
 
 Model = TabRClassifier | TabRRegressor
 Floats = NDArray[np.float64]
@@ -26,13 +26,13 @@ COVERAGE = 0.9  # of intervals and sets
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evaluation:
     """n rows that the page is about, with labels, predictions and neighbours.
 
     Attributes:
-        model: Who was asked.
+        model: The fitted model.
         target: The name of what is predicted.
-        n_given: Rows of the table; n may be fewer.
+        n_table: Rows of the table; n may be fewer.
         positions: Of the rows in that table, (n,).
         frame: The rows, (n, columns).
         truth: Their labels as the user gave them, (n,).
@@ -44,7 +44,7 @@ class Evidence:
 
     model: Model
     target: str
-    n_given: int
+    n_table: int
     positions: NDArray[np.int64]
     frame: pd.DataFrame
     truth: NDArray[Any]
@@ -71,8 +71,8 @@ class Evidence:
         if self.codes is None:
             gaps: Floats = np.abs(self.truth.astype(np.float64) - self.prediction)
             return gaps
-        given: Floats = np.take_along_axis(self.prediction, self.codes[:, None], 1)
-        return 1 - given[:, 0]
+        of_truth: Floats = np.take_along_axis(self.prediction, self.codes[:, None], 1)
+        return 1 - of_truth[:, 0]
 
     @cached_property
     def answers(self) -> NDArray[Any]:
@@ -94,8 +94,15 @@ class Evidence:
         return sets(self.model.calibration_, coverage, self.prediction)
 
 
-def gather(model: Model, X: Any, y: Any) -> Evidence:
-    """Ask the model for the rows of X; of very many rows a random part."""
+def random_rows(n: int, most: int) -> NDArray[np.int64]:
+    """Return the positions of n rows in order, or of so many random ones of them."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(np.random.RandomState(0).permutation(n)[:most])
+
+
+def evaluate(model: Model, X: Any, y: Any) -> Evaluation:
+    """Return what the model predicts for the rows of X; of very many a random part."""
     if not isinstance(model, TabRClassifier | TabRRegressor):
         raise ParameterTypeError(
             "a report is about a TabRClassifier or a TabRRegressor, however "
@@ -104,19 +111,16 @@ def gather(model: Model, X: Any, y: Any) -> Evidence:
     check_is_fitted(model, "members_")
     frame = model.preprocessor_.match(to_frame(X), caller="report")
     truth = model.target_.read(y, n_rows=len(frame), caller="report")
-    n_given, positions = len(frame), np.arange(len(frame))
-    if n_given > MOST_ROWS:
-        order = np.random.RandomState(0).permutation(n_given)
-        positions = np.sort(order[:MOST_ROWS])
+    n_table, positions = len(frame), random_rows(len(frame), MOST_ROWS)
     frame, truth = frame.iloc[positions].reset_index(drop=True), truth[positions]
     codes = None
     if isinstance(model, TabRClassifier):
         codes = np.asarray(model.target_.encode(truth), np.int64)
     prediction, table, labels = model.signals(frame)
-    return Evidence(
+    return Evaluation(
         model,
-        _name_of(y),
-        n_given,
+        name_of(y) or "the target",
+        n_table,
         positions,
         frame,
         truth,
@@ -127,18 +131,11 @@ def gather(model: Model, X: Any, y: Any) -> Evidence:
     )
 
 
-def _name_of(y: Any) -> str:
-    """Return the name of the labels, where they have one."""
-    columns = getattr(y, "columns", None)
-    name = getattr(y, "name", None) if columns is None else next(iter(columns), None)
-    return "the target" if name is None or callable(name) else str(name)
-
-
-def share_from_retrieval(evidence: Evidence) -> tuple[float, int]:
+def share_from_retrieval(evaluation: Evaluation) -> tuple[float, int]:
     """Return the mean share of predictions that came from retrieval, and of how many.
 
-    It takes the predictions without neighbours, so a random part of the rows is asked.
+    Each row takes many predictions, so it is the mean of a random part of the rows.
     """
-    rows = np.random.RandomState(0).permutation(len(evidence))[:EXPLAINED]
-    found = evidence.model.explain(evidence.frame.iloc[np.sort(rows)])
-    return float(found.share.mean()), len(rows)
+    rows = random_rows(len(evaluation), EXPLAINED)
+    explanation = evaluation.model.explain(evaluation.frame.iloc[rows])
+    return float(explanation.share.mean()), len(rows)

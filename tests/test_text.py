@@ -1,0 +1,78 @@
+"""Values as text, tables as lines, and what JSON can hold."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tabr.text import ABSENT, aligned, cell, markdown_table, percent, plain, plain_tree
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.0, "0%"),
+        (1.0, "100%"),
+        (0.25, "25%"),
+        (0.034, "3.4%"),
+        (0.0004, "0.04%"),
+        (1e-7, "<0.01%"),
+        (0.9996, "99.96%"),
+        (0.9999999, ">99.99%"),
+        (float("nan"), ABSENT),
+    ],
+)
+def test_only_nothing_is_zero_percent_and_only_all_is_a_hundred(
+    share: float, text: str
+):
+    assert percent(share) == text
+
+
+def test_so_many_digits_and_characters_are_kept():
+    values = (1.0, 0.123456, 12345.6, 123456.7, float("nan"), None, "x")
+    written = [cell(value, digits=4) for value in values]
+    assert written == ["1", "0.1235", "12346", "123457", ABSENT, ABSENT, "x"]
+    assert cell(pd.Timestamp("2021-05-05")) == "2021-05-05"
+    assert len(cell("long" * 9, longest=18)) == 18
+
+
+def test_columns_of_a_table_stand_below_each_other():
+    lines = aligned([["a", "bb", "c"], ["long", "1", "22"]], "lr")
+    assert lines == ["a     bb   c", "long   1  22"]
+
+
+def test_markdown_has_a_rule_below_its_header():
+    lines = markdown_table(["a", "b"], [["1", "2"]], "r").splitlines()
+    assert lines == ["| a | b |", "| ---: | --- |", "| 1 | 2 |"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.datetime64("2024-05-31T00:00", "ns"), "2024-05-31T00:00:00"),
+        (np.datetime64("NaT"), None),
+        (pd.NA, None),
+        (np.bool_(True), True),
+        (np.int8(3), 3),
+        (float("-inf"), None),
+        (1 + 2j, "(1+2j)"),
+    ],
+)
+def test_a_value_of_any_type_becomes_plain(value: object, expected: object):
+    assert plain(value) == expected
+
+
+def test_trees_become_json_with_ragged_lists_and_arrays_inside():
+    tree = {
+        "ragged": [[1], [2.5, np.nan], ()],
+        "array": np.arange(4, dtype=np.float32).reshape(2, 2) / 10,
+        "dates": np.array(["2024-01-01", "NaT"], dtype="datetime64[ns]"),
+        7: np.int64(1),
+    }
+    assert json.loads(json.dumps(plain_tree(tree), allow_nan=False)) == {
+        "ragged": [[1], [2.5, None], []],
+        "array": [[0.0, 0.1], [0.2, 0.3]],
+        "dates": ["2024-01-01T00:00:00", None],
+        "7": 1,
+    }

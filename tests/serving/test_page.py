@@ -61,11 +61,11 @@ class Service(NamedTuple):
     """A service that runs: where, and what it remembers."""
 
     url: str
-    memory: Any
+    served: Any
 
     def frame(self, rows: list[dict[str, Any]]) -> pd.DataFrame:
         """Rows of a request as a table; the test's own reading of them."""
-        known: pd.DataFrame = self.memory.model.candidates_.frame
+        known: pd.DataFrame = self.served.model.candidates_.frame
         table = pd.DataFrame(rows)
         table = table[[name for name in known.columns if name in table]]
         for name, dtype in known[table.columns].dtypes.items():
@@ -83,12 +83,12 @@ def serving(file: Path, folder: Path, **tokens: str) -> Iterator[Service]:
 
     from tabr.serving.app import create_app
     from tabr.serving.guards import Tokens
-    from tabr.serving.memory import Memory
+    from tabr.serving.served_model import ServedModel
 
     path = folder / file.name
     path.write_bytes(file.read_bytes())
-    memory = Memory(path, folder / "store", "cpu")
-    app = create_app(memory, Tokens(**tokens), compact_at_end=False)
+    served = ServedModel(path, folder / "store", "cpu")
+    app = create_app(served, Tokens(**tokens), compact_at_end=False)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -96,7 +96,7 @@ def serving(file: Path, folder: Path, **tokens: str) -> Iterator[Service]:
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        yield Service(f"http://127.0.0.1:{port}", memory)
+        yield Service(f"http://127.0.0.1:{port}", served)
     finally:
         server.should_exit = True
         thread.join()
@@ -234,7 +234,7 @@ def test_each_column_has_a_field_of_its_kind(
 def test_the_prediction_and_its_neighbours_are_those_of_the_model(
     diabetes: Service, opening: Opening
 ) -> None:
-    model = diabetes.memory.model
+    model = diabetes.served.model
     with opening(diabetes.url) as page:
         row, _ = page.during(page.open)
         frame = diabetes.frame([row])
@@ -267,7 +267,7 @@ def test_a_changed_value_is_asked_for_once_and_moves_the_prediction(
         row, _ = page.during(lambda: page.field("bmi").press_sequentially("38.5"))
         assert row["bmi"] == 38.5
         assert len(page.asked("/v1/explain")) - n_asked <= 2  # and not at each key
-        predicted = diabetes.memory.model.predict(diabetes.frame([row]))[0]
+        predicted = diabetes.served.model.predict(diabetes.frame([row]))[0]
         assert page.number() == pytest.approx(predicted, abs=0.51) != before
         assert f"{page['#answer'].inner_text()}" in page["#spoken"].inner_text()
         row, _ = page.during(lambda: page.field("bmi").fill(""))
@@ -289,7 +289,7 @@ def test_an_answer_to_an_older_question_is_dropped(
         assert newer["bmi"] == 40
         shown = page.number()
         page.tab.wait_for_timeout(50)
-        predicted = diabetes.memory.model.predict(diabetes.frame([newer]))[0]
+        predicted = diabetes.served.model.predict(diabetes.frame([newer]))[0]
         assert page.number() == shown == pytest.approx(predicted, abs=0.51)
 
 
@@ -323,7 +323,7 @@ def test_a_row_unlike_all_others_is_called_a_guess(
 def test_classes_are_bars_with_the_set_marked(
     classes: Service, opening: Opening
 ) -> None:
-    model = classes.memory.model
+    model = classes.served.model
     with opening(classes.url) as page:
         row, answer = page.during(page.open)
         frame = classes.frame([row])
@@ -378,7 +378,7 @@ def test_an_example_fills_the_form_and_finds_itself(
         select = page["#example"]
         value = select.locator("optgroup option >> nth=3").get_attribute("value")
         row, _ = page.during(lambda: select.select_option(value))
-        known = resting.memory.model.candidates_.look_up([int(value)]).iloc[0]
+        known = resting.served.model.candidates_.look_up([int(value)]).iloc[0]
         assert row["town"] == known["town"] and row["garden"] == known["garden"]
         assert pd.Timestamp(row["built"]) == known["built"]
         assert page[".badge"].inner_text() == "the same"
@@ -392,8 +392,8 @@ def test_an_example_fills_the_form_and_finds_itself(
 def test_an_added_row_becomes_a_neighbour_and_can_be_taken_back(
     changing: Service, opening: Opening
 ) -> None:
-    memory = changing.memory
-    n, new = len(memory.model.candidates_), memory.model.candidates_.next_id
+    served = changing.served
+    n, new = len(served.model.candidates_), served.model.candidates_.next_id
     with opening(changing.url) as page:
         page.open()
         before = page.number()
@@ -401,14 +401,14 @@ def test_an_added_row_becomes_a_neighbour_and_can_be_taken_back(
         page.during(lambda: page["#add-button"].click())
         page["#done >> text=Remembered"].wait_for()
         assert page.ids()[0] == new and page[".badge"].inner_text() == "added"
-        assert len(memory.model.candidates_) == n + 1
-        assert memory.model.candidates_.y_of(np.array([new])).tolist() == [99000]
+        assert len(served.model.candidates_) == n + 1
+        assert served.model.candidates_.y_of(np.array([new])).tolist() == [99000]
         assert f"{n + 1} remembered" in page["#about"].inner_text()
         assert page.number() != before
         page.during(lambda: page["#undo"].click())
         page["#done >> text=forgotten again"].wait_for()
         assert new not in page.ids() and page.number() == before
-        assert len(memory.model.candidates_) == n
+        assert len(served.model.candidates_) == n
 
 
 def test_a_row_without_a_label_is_not_added(
@@ -424,7 +424,7 @@ def test_a_row_without_a_label_is_not_added(
 def test_a_neighbour_is_relabelled_and_removed_through_its_menu(
     changing: Service, opening: Opening
 ) -> None:
-    candidates = lambda: changing.memory.model.candidates_  # noqa: E731
+    candidates = lambda: changing.served.model.candidates_  # noqa: E731
     with opening(changing.url) as page:
         page.open()
         first, second = page.ids()[:2]
@@ -464,7 +464,7 @@ def test_pasted_rows_are_predicted_and_the_first_fills_the_form(
         assert row["rooms"] == frame["rooms"][0] and row["town"] is None
         assert page.field("street").input_value() == frame["street"][0]
         known = resting.frame([{**r, "town": None} for r in part.to_dict("records")])
-        predicted = resting.memory.model.predict(known)
+        predicted = resting.served.model.predict(known)
         cells = [lines.nth(k).locator("td").all_inner_texts() for k in range(3)]
         assert [number(c[0]) for c in cells] == pytest.approx(predicted, abs=0.51)
         assert [number(c[-1]) for c in cells] == price[:3].round().tolist()

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from benchmarks.durability import full_disk, kill_rounds
 from tabr import cli
 from tabr.errors import DataError
-from tabr.serving.memory import Memory
 from tabr.serving.run import is_loopback, read_tokens
+from tabr.serving.served_model import ServedModel
 
 from .conftest import houses
 
@@ -148,18 +148,18 @@ def test_broken_requests_do_not_end_it(model_file: Path):
 
 
 def test_acknowledged_updates_survive_kills(model_file: Path):
-    memory = Memory(model_file, model_file.with_name("other"), "cpu")
-    rows = memory.schema.to_rows(houses(20, seed=8)[0])
-    memory.close()
+    served = ServedModel(model_file, model_file.with_name("other"), "cpu")
+    rows = served.schema.to_rows(houses(20, seed=8)[0])
+    served.close()
     found = kill_rounds(model_file, rows, n_updates=40, n_rounds=2, seed=1)
     assert found["acknowledged"] == 40 and found["retries"] >= 1
     assert (found["lost"], found["doubled"], found["under_another_id"]) == (0, 0, 0)
 
 
 def test_a_full_disk_refuses_updates_and_nothing_else(model_file: Path):
-    memory = Memory(model_file, model_file.with_name("other"), "cpu")
-    rows = memory.schema.to_rows(houses(20, seed=8)[0])
-    memory.close()
+    served = ServedModel(model_file, model_file.with_name("other"), "cpu")
+    rows = served.schema.to_rows(houses(20, seed=8)[0])
+    served.close()
     found = full_disk(model_file, rows)
     assert found["refused"] == 5 and "try again later" in found["said"]
     assert (found["prediction_meanwhile"], found["update_afterwards"]) == (200, 201)

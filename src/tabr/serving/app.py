@@ -23,8 +23,8 @@ from tabr.errors import DataError
 from tabr.serving import bulk, messages
 from tabr.serving.batching import Batcher
 from tabr.serving.guards import Guard, Limits, Tokens
-from tabr.serving.memory import Answered, Memory, UnknownIds
 from tabr.serving.metrics import Metrics
+from tabr.serving.served_model import Answered, ServedModel, UnknownIds
 from tabr.serving.store import KeyReused, StoreError
 
 logger = logging.getLogger("tabr.serving")
@@ -56,7 +56,7 @@ CHANGES: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(
-    memory: Memory,
+    served: ServedModel,
     tokens: Tokens | None = None,
     limits: Limits | None = None,
     *,
@@ -65,13 +65,13 @@ def create_app(
     """Return the service of a memory, as an ASGI app.
 
     Args:
-        memory: The model in use; it is closed when the app ends.
+        served: The model in use; it is closed when the app ends.
         tokens: Who may do what.
         limits: How much a request may ask for.
         compact_at_end: Whether changes become a model file when the app ends.
     """
     tokens, limits = tokens or Tokens(), limits or Limits()
-    service = _Service(memory, compact_at_end)
+    service = _Service(served, compact_at_end)
     app = FastAPI(
         title="tabr",
         version=__version__,
@@ -80,7 +80,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    requests = messages.Requests(memory.schema, limits.rows, COVERAGE)
+    requests = messages.Requests(served.schema, limits.rows, COVERAGE)
     _add_questions(app, service, requests)
     _add_changes(app, service, requests)
     bulk.add_routes(app, service, limits)
@@ -94,9 +94,9 @@ def create_app(
 class _Service:
     """What requests share: the memory, and the threads that work for them."""
 
-    def __init__(self, memory: Memory, compact_at_end: bool) -> None:
-        self.memory, self.compact_at_end = memory, compact_at_end
-        self.metrics = Metrics(memory)
+    def __init__(self, served: ServedModel, compact_at_end: bool) -> None:
+        self.served, self.compact_at_end = served, compact_at_end
+        self.metrics = Metrics(served)
         self.predictions = Batcher(self._predict)
         self._others = ThreadPoolExecutor(1, "explanations")
         self._changes = ThreadPoolExecutor(1, "changes")
@@ -104,10 +104,10 @@ class _Service:
 
     def _predict(self, asked: Sequence[tuple[Any, float]]) -> list[Any]:
         """Answer rows that each come with a coverage."""
-        frame = self.memory.schema.to_frame([row for row, _ in asked])
+        frame = self.served.schema.to_frame([row for row, _ in asked])
         self.metrics.batch_rows.observe(len(asked))
         coverages = [coverage for _, coverage in asked]
-        version, answers = self.memory.predict(frame, coverages)
+        version, answers = self.served.predict(frame, coverages)
         return [(version, answer) for answer in answers]
 
     async def explain(self, work: Callable[..., Result], *arguments: Any) -> Result:
@@ -137,18 +137,18 @@ class _Service:
         while True:
             await asyncio.sleep(CATCH_UP_SECONDS)
             try:
-                await self.change(self.memory.catch_up)
+                await self.change(self.served.catch_up)
             except Exception as error:  # the store may come back
                 logger.warning("the store cannot be read: %s", error)
 
     def _close(self) -> None:
         try:
-            if self.compact_at_end and self.memory.n_uncompacted:
-                self.memory.compact()
+            if self.compact_at_end and self.served.n_uncompacted:
+                self.served.compact()
         except Exception as error:  # nothing is lost: the store has all changes
             logger.warning("changes were not compacted: %s", error)
         finally:
-            self.memory.close()
+            self.served.close()
 
 
 async def _in(
@@ -164,13 +164,13 @@ def _rows(request: Any) -> list[dict[str, Any]]:
 
 
 def _add_questions(app: FastAPI, service: _Service, r: messages.Requests) -> None:
-    memory = service.memory
+    served = service.served
 
     @app.get("/v1/model", response_model=messages.About, responses=PROBLEMS)
     async def model(request: Request) -> dict[str, Any]:
         """Return the columns of a row, the size of the memory and its version."""
         rights = request.state.rights
-        return {**memory.about(), "rights": rights, "coverage": COVERAGE}
+        return {**served.about(), "rights": rights, "coverage": COVERAGE}
 
     @app.post("/v1/predict", response_model=messages.Predictions, responses=PROBLEMS)
     async def predict(query: r.query) -> JSONResponse:  # type: ignore[name-defined]
@@ -183,9 +183,9 @@ def _add_questions(app: FastAPI, service: _Service, r: messages.Requests) -> Non
     @app.post("/v1/explain", response_model=messages.Explanations, responses=PROBLEMS)
     async def explain(question: r.question) -> JSONResponse:  # type: ignore[name-defined]
         """Predict rows, and say what each neighbour did to the prediction."""
-        frame = memory.schema.to_frame(_rows(question))
+        frame = served.schema.to_frame(_rows(question))
         how = question.coverage, question.top
-        version, answers = await service.explain(memory.explain, frame, *how)
+        version, answers = await service.explain(served.explain, frame, *how)
         return JSONResponse({"version": version, "explanations": answers})
 
     @app.get("/v1/candidates", response_model=messages.Candidates, responses=PROBLEMS)
@@ -193,11 +193,11 @@ def _add_questions(app: FastAPI, service: _Service, r: messages.Requests) -> Non
         n: Annotated[int, Query(ge=1, le=1000, description="how many")] = 20,
     ) -> dict[str, Any]:
         """Return rows of the memory, spread evenly over it."""
-        return {"rows": await service.explain(memory.sample, n)}
+        return {"rows": await service.explain(served.sample, n)}
 
 
 def _add_changes(app: FastAPI, service: _Service, r: messages.Requests) -> None:
-    memory = service.memory
+    served = service.served
     how: dict[str, Any] = {"response_model": messages.Changed, "responses": CHANGES}
 
     @app.post("/v1/candidates", status_code=201, **how)
@@ -208,7 +208,7 @@ def _add_changes(app: FastAPI, service: _Service, r: messages.Requests) -> None:
                 f"each row needs one label, however {len(addition.rows)} rows and"
                 f" {len(addition.labels)} labels came"
             )
-        done = await service.change(memory.add, _rows(addition), addition.labels, key)
+        done = await service.change(served.add, _rows(addition), addition.labels, key)
         return _changed(done)
 
     @app.patch("/v1/candidates", **how)
@@ -219,19 +219,19 @@ def _add_changes(app: FastAPI, service: _Service, r: messages.Requests) -> None:
                 f"each id needs one label, however {len(change.ids)} ids and"
                 f" {len(change.labels)} labels came"
             )
-        work = memory.relabel, change.ids, change.labels, key
+        work = served.relabel, change.ids, change.labels, key
         return _changed(await service.change(*work))
 
     @app.delete("/v1/candidates", **how)
     async def remove(removal: messages.Removal, key: Key = None) -> dict[str, Any]:
         """Forget candidates."""
-        return _changed(await service.change(memory.remove, removal.ids, key))
+        return _changed(await service.change(served.remove, removal.ids, key))
 
     @app.post("/v1/compact", response_model=messages.Compacted, responses=PROBLEMS)
     async def compact() -> dict[str, Any]:
         """Write a model file that holds all changes."""
-        path = await service.change(memory.compact)
-        return {"version": memory.version, "file": path.name}
+        path = await service.change(served.compact)
+        return {"version": served.version, "file": path.name}
 
 
 def _changed(done: Answered) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def written(table: dict[str, list[Any]], media: str) -> Response:
 
 def add_routes(app: FastAPI, service: Any, limits: Limits) -> None:
     """Add the routes of tables."""
-    memory = service.memory
+    served = service.served
     problems: dict[int | str, dict[str, Any]] = {
         status: {"model": messages.Problem}
         for status in (400, 401, 403, 408, 409, 413, 422, 503)
@@ -85,7 +85,7 @@ def add_routes(app: FastAPI, service: Any, limits: Limits) -> None:
 
         def work() -> Response:
             frame = read(content, media, limits.bulk_rows)
-            _, answers = memory.predict(frame, [coverage] * len(frame))
+            _, answers = served.predict(frame, [coverage] * len(frame))
             return written(columns(answers), media)
 
         answer: Response = await service.explain(work)
@@ -111,8 +111,8 @@ def add_routes(app: FastAPI, service: Any, limits: Limits) -> None:
             if target not in frame:
                 raise DataError(f"the table must have the column {target!r:.80}")
             labels = plain_list(frame.pop(target).tolist())
-            rows = memory.schema.to_rows(memory.matched(frame))
-            done: dict[str, Any] = memory.add(rows, labels)._asdict()
+            rows = served.schema.to_rows(served.matched(frame))
+            done: dict[str, Any] = served.add(rows, labels)._asdict()
             return done
 
         answer: dict[str, Any] = await service.change(work)

@@ -17,7 +17,7 @@ from prometheus_client import (
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
-    from tabr.serving.memory import Memory
+    from tabr.serving.served_model import ServedModel
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -26,7 +26,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 class Metrics:
     """Requests by route and status, their seconds, batches, the size of the memory."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, served: ServedModel) -> None:
         """Begin at zero; each app has a registry of its own."""
         self.registry = CollectorRegistry()
         self.requests = Counter(
@@ -46,9 +46,9 @@ class Metrics:
             registry=self.registry,
         )
         size = Gauge("tabr_candidates", "Rows of the memory.", registry=self.registry)
-        size.set_function(lambda: len(memory.model.candidates_))
+        size.set_function(lambda: len(served.model.candidates_))
         changes = Gauge("tabr_changes", "Changes applied.", registry=self.registry)
-        changes.set_function(lambda: memory.applied)
+        changes.set_function(lambda: served.applied)
 
     def watch(self, app: FastAPI) -> None:
         """Count the requests of an app."""

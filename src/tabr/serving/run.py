@@ -13,7 +13,7 @@ import uvicorn
 from tabr.errors import DataError
 from tabr.serving.app import create_app
 from tabr.serving.guards import Limits, Tokens
-from tabr.serving.memory import Memory
+from tabr.serving.served_model import ServedModel
 
 TOKEN, READ_TOKEN = "TABR_TOKEN", "TABR_READ_TOKEN"
 SHORTEST = 16  # characters of a token
@@ -83,8 +83,8 @@ def serve(
         )
     listening = _listen(host, port)
     place = path.with_name(f"{path.name}.memory") if store is None else store
-    memory = Memory(path, place, device)
-    app = create_app(memory, tokens, limits)
+    served = ServedModel(path, place, device)
+    app = create_app(served, tokens, limits)
     config = uvicorn.Config(
         app,
         host=host,
@@ -99,7 +99,7 @@ def serve(
         timeout_graceful_shutdown=10,
     )
     server = _Server(config)
-    server.message = _message(memory, tokens)
+    server.message = _message(served, tokens)
     server.run([listening])
 
 
@@ -119,8 +119,8 @@ def _listen(host: str, port: int) -> socket.socket:
     return taken
 
 
-def _message(memory: Memory, tokens: Tokens) -> str:
-    about = memory.about()
+def _message(served: ServedModel, tokens: Tokens) -> str:
+    about = served.about()
     who = "a token is needed" if tokens.needed else "no token: this machine alone"
     return (
         f"{about['n_candidates']:,} candidates, version {about['version']}; {who}."

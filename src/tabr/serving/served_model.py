@@ -57,7 +57,7 @@ class State(NamedTuple):
     applied: int
 
 
-class Memory:
+class ServedModel:
     """A model, its store, and all that may be asked of both.
 
     Any thread may ask, and sees one state from beginning to end; changes wait for one

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from tabr import TabRClassifier, TabRRegressor
-from tabr.errors import DataError
+from tabr.errors import DataError, ModelFileError
 from tabr.estimators import load_model
+from tabr.serving import served_model
 from tabr.serving.served_model import ServedModel, UnknownIds
 
-from .conftest import houses
+from .conftest import Begin, houses
 
 
 def reopened(served: ServedModel) -> ServedModel:
@@ -141,6 +142,45 @@ def test_compaction_writes_a_model_file_and_goes_on(served: ServedModel):
     asked, _ = houses(6, seed=9)
     np.testing.assert_allclose(predictions(again, asked), predictions(served, asked))
     again.close()
+
+
+def test_a_checkpoint_is_loaded_instead_of_the_model_file(
+    model_file: Path, begin: Begin, monkeypatch: pytest.MonkeyPatch
+):
+    loaded: list[Path] = []
+
+    def load(path: str | Path, device: str | None = None):
+        loaded.append(Path(path))
+        return load_model(path, device)
+
+    monkeypatch.setattr(served_model, "load_model", load)
+    address, _ = begin()
+    ServedModel(model_file, address, "cpu").close()  # which begins the store
+    served = ServedModel(model_file, address, "cpu")
+    assert loaded == [model_file, model_file]
+    rows = served.schema.to_rows(houses(2, seed=7)[0])
+    served.add(rows[:1], [1.0])
+    served.compact()
+    served.add(rows[1:], [2.0])
+    loaded.clear()
+    again = ServedModel(model_file, address, "cpu")
+    assert len(loaded) == 1 and loaded[0] != model_file
+    assert again.version == served.version and again.applied == 2
+    asked, _ = houses(6, seed=9)
+    np.testing.assert_allclose(predictions(again, asked), predictions(served, asked))
+    again.close()
+    served.close()
+
+
+def test_a_damaged_model_file_is_refused_and_begins_no_store(
+    model_file: Path, tmp_path: Path
+):
+    content = bytearray(model_file.read_bytes())
+    content[len(content) // 2] ^= 1
+    model_file.write_bytes(content)
+    with pytest.raises(ModelFileError):
+        ServedModel(model_file, tmp_path / "folder" / "store.db", "cpu")
+    assert list(tmp_path.iterdir()) == [model_file]
 
 
 def test_two_services_of_one_store_agree(served: ServedModel):

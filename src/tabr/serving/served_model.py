@@ -25,7 +25,7 @@ from tabr.estimators import load_model
 from tabr.prediction.explanation import NeighborTable
 from tabr.prediction.uncertainty import intervals, sets
 from tabr.serving.schema import Row, Schema
-from tabr.serving.store import Behind, Change, ChangeKind, Store, open_store
+from tabr.serving.store import Behind, Change, ChangeKind, NoStore, Store, open_store
 from tabr.text import plain, plain_list
 
 Model = TabRRegressor | TabRClassifier
@@ -67,15 +67,23 @@ class ServedModel:
     def __init__(
         self, path: Path, store: str | Path, device: str | None = None
     ) -> None:
-        """Load the model file, or what the store made of it, and replay the rest."""
-        model = load_model(path, device)  # a file that is none leaves no store behind
-        self.identity = hashlib.sha256(path.read_bytes()).hexdigest()
-        self.path = path
-        self.store: Store = open_store(store, self.identity)
-        self._device, self._compacted = device, 0
+        """Load the store's checkpoint, or else the model file, and replay the rest.
+
+        A store is begun only after its model file was loaded, and opened only for the
+        same bytes. So a file with a checkpoint need not be loaded again to be checked.
+        """
+        with path.open("rb") as file:
+            self.identity = hashlib.file_digest(file, "sha256").hexdigest()
+        self.path, self._device, self._compacted = path, device, 0
         self._changing = threading.Lock()
+        model = None
+        try:
+            self.store: Store = open_store(store, self.identity, begin=False)
+        except NoStore:
+            model = load_model(path, device)  # what is no model begins no store
+            self.store = open_store(store, self.identity)
         if not self._begin_from_checkpoint():
-            self._state = State(model, 0)
+            self._state = State(model or load_model(path, device), 0)
         self.schema = Schema(self.model)
         with self._changing:
             self._replay(self._newer())

@@ -16,6 +16,7 @@ from tabr.serving.store import (
     Behind,
     Change,
     KeyReused,
+    NoStore,
     OtherModel,
     Store,
     StoreError,
@@ -288,6 +289,20 @@ def test_another_model_has_no_part_in_a_store(opened: Open, begin: Begin):
             opened(address, "b" * 64)
     store = opened(address, identity)
     assert names(store) == ["one"] and store.checkpoint() is None
+
+
+def test_a_store_is_not_begun_by_looking_for_it(opened: Open, begin: Begin):
+    address, identity = begin()
+    with pytest.raises(NoStore, match="must have been begun"):
+        open_store(address, identity, begin=False)
+    if "://" not in address:
+        assert not Path(address).exists()
+    keep(opened(address, identity), "one", 0)
+    store = open_store(address, identity, begin=False)
+    assert names(store) == ["one"]
+    store.close()
+    with pytest.raises(NoStore, match="must have been begun"):
+        open_store(address, "c" * 64, begin=False)
 
 
 def test_an_unknown_format_is_refused(

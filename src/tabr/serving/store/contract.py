@@ -51,6 +51,10 @@ class Behind(StoreError):
     """The changes asked for were compacted: begin again from the checkpoint."""
 
 
+class NoStore(StoreError):
+    """No store of this model was begun at the address."""
+
+
 class OtherModel(DataError):
     """The store belongs to another model file."""
 

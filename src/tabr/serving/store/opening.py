@@ -10,7 +10,7 @@ from tabr.serving.store.postgres import open_postgres
 from tabr.serving.store.sqlite import open_sqlite
 
 
-def open_store(address: str | Path, identity: str) -> Store:
+def open_store(address: str | Path, identity: str, *, begin: bool = True) -> Store:
     """Open the store of a model, or begin one.
 
     Args:
@@ -18,18 +18,20 @@ def open_store(address: str | Path, identity: str) -> Store:
             address. A name without a dot that is not there yet becomes a folder.
         identity: The SHA-256 of the model file. A file serves one model; in PostgreSQL
             each model has its own changes.
+        begin: Whether a store that is not there is begun. Without, nothing is written.
 
     Raises:
+        NoStore: No store of this model is there, and none may be begun.
         OtherModel: The file belongs to another model.
         DataError: The address is none.
         StoreError: The database cannot be opened.
     """
     if isinstance(address, Path) or "://" not in address:
-        return open_sqlite(Path(address), identity)
+        return open_sqlite(Path(address), identity, begin)
     scheme, _, rest = address.partition("://")
     if scheme not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise DataError(  # which may hold a password, so it is not shown
             "a store is a file, a folder or a postgresql:// address, however another"
             " address came: give one of them"
         )
-    return open_postgres(f"postgresql://{rest}", identity)
+    return open_postgres(f"postgresql://{rest}", identity, begin)

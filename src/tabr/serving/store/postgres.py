@@ -55,12 +55,17 @@ class Address(NamedTuple):
         return line
 
 
-def open_postgres(url: str, identity: str) -> Store:
+def open_postgres(url: str, identity: str, begin: bool) -> Store:
     """Open a store in PostgreSQL."""
     address = _read(url)
     lock = _lock_number(identity)
-    place = address.place
-    return SqlStore(lambda: PostgresConnection(address, lock), identity, place, True)
+    return SqlStore(
+        lambda: PostgresConnection(address, lock),
+        identity,
+        address.place,
+        is_shared=True,
+        begin=begin,
+    )
 
 
 def _read(url: str) -> Address:

@@ -20,6 +20,7 @@ from tabr.serving.store.contract import (
     ChangeKind,
     KeyReused,
     Make,
+    NoStore,
     OtherModel,
     StoreError,
     Unsure,
@@ -151,7 +152,9 @@ class SqlStore:
         connect: Callable[[], Connection],
         identity: str,
         place: str,
+        *,
         is_shared: bool,
+        begin: bool,
     ) -> None:
         """Open it, or begin it there.
 
@@ -160,6 +163,7 @@ class SqlStore:
             identity: Of the model file.
             place: Where it is, for messages.
             is_shared: Whether models share the database.
+            begin: Whether a store that is not there is begun, or NoStore raised.
         """
         self._identity, self._place, self._is_shared = identity, place, is_shared
         self._writer = Line(connect, lambda connection: connection.begin_writing())
@@ -167,11 +171,17 @@ class SqlStore:
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
             with self._writer.transaction() as database:
-                self._prepare(database)
+                self._prepare(database, begin)
             on_error.pop_all()
 
-    def _prepare(self, database: Connection) -> None:
+    def _prepare(self, database: Connection, begin: bool) -> None:
+        no_store = NoStore(
+            f"a store must have been begun with this model, however {self._place} was"
+            " not"
+        )
         if not database.has_tables():
+            if not begin:
+                raise no_store
             for sql in _TABLES:
                 database.execute(sql.format(bytes=database.bytes_type))
         rows = database.execute("SELECT identity, version FROM tabr_store")
@@ -183,6 +193,8 @@ class SqlStore:
             )
         if self._identity in versions:
             return
+        if not begin:
+            raise no_store
         if versions and not self._is_shared:
             raise OtherModel(
                 f"a store serves the model file it was begun with, however"

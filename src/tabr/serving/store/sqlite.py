@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tabr.serving.store import sql as transactions
-from tabr.serving.store.contract import Store, StoreError, Unsure
+from tabr.serving.store.contract import NoStore, Store, StoreError, Unsure
 from tabr.serving.store.sql import Connection, SqlStore
 
 FILE = "memory.db"  # in a folder
@@ -27,11 +27,13 @@ _SETTINGS = (
 _CLEAN = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 
 
-def open_sqlite(path: Path, identity: str) -> Store:
+def open_sqlite(path: Path, identity: str, begin: bool) -> Store:
     """Open a store in a file, or in a folder."""
     path = path.absolute()
     if path.is_dir() or (not path.exists() and not path.suffix):
         path = path / FILE
+    if not begin and not path.exists():
+        raise NoStore(f"a store must have been begun, however {path} does not exist")
     try:
         _make_folder(path.parent)
     except OSError as error:
@@ -39,7 +41,13 @@ def open_sqlite(path: Path, identity: str) -> Store:
             f"a store needs a folder, however {path.parent} cannot be made"
             f" ({error.strerror}): give another"
         ) from error
-    return SqlStore(lambda: SqliteConnection(path), identity, str(path), False)
+    return SqlStore(
+        lambda: SqliteConnection(path),
+        identity,
+        str(path),
+        is_shared=False,
+        begin=begin,
+    )
 
 
 def _make_folder(folder: Path) -> None:

@@ -23,7 +23,6 @@ def test_what_comes_meanwhile_is_asked_together():
             await asyncio.sleep(0.001)
         others = [asyncio.create_task(batcher.ask([k, k])) for k in (2, 3, 4)]
         await asyncio.sleep(0.01)
-        assert batcher.n_waiting == 3
         gate.set()
         found = await asyncio.gather(first, *others)
         batcher.close()

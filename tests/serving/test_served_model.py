@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tabr import TabRClassifier, TabRRegressor
-from tabr.errors import DataError, ModelFileError
+from tabr.errors import DataError, ModelFileError, UnknownIdError
 from tabr.estimators import load_model
 from tabr.serving import served_model
-from tabr.serving.served_model import ServedModel, UnknownIds
+from tabr.serving.served_model import ServedModel
 
 from .conftest import Begin, houses
 
@@ -117,7 +117,7 @@ def test_a_key_makes_a_change_happen_once(served: ServedModel):
 def test_what_cannot_be_done_changes_nothing(served: ServedModel, change):
     rows = served.schema.to_rows(houses(1)[0])
     before = served.version, len(served.model.candidates_)
-    with pytest.raises((DataError, UnknownIds)):
+    with pytest.raises((DataError, UnknownIdError)):
         change(served, rows)
     assert (served.version, len(served.model.candidates_)) == before
     again = reopened(served)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from tabr.serving.store import Behind, Change, Store, StoreError, open_store
+from tabr.serving.store import Change, ChangesCompacted, Store, StoreError, open_store
 
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload([__name__])
@@ -69,7 +69,7 @@ def append_beside_others(
 
         try:
             change, is_new = store.append(make, after=known)
-        except Behind:
+        except ChangesCompacted:
             checkpoint = store.checkpoint()
             assert checkpoint is not None
             known = checkpoint[0]

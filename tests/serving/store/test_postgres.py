@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tabr.errors import DataError
-from tabr.serving.store import Change, Store, StoreError, Unsure, open_store
+from tabr.serving.store import Change, OutcomeUnknown, Store, StoreError, open_store
 from tabr.serving.store.postgres import PostgresConnection, _read
 
 from ..conftest import Open
@@ -172,7 +172,7 @@ def test_a_commit_that_never_arrived_is_an_error(url: str, identity: str):
             StoreError, match="nothing was changed; try again"
         ) as caught:
             keep(store, "two", 1)
-        assert not isinstance(caught.value, Unsure)
+        assert not isinstance(caught.value, OutcomeUnknown)
         assert names(store) == ["one"]
 
 
@@ -183,7 +183,7 @@ def test_where_nothing_can_be_found_out_the_key_helps(
     with wired(url, identity) as (wire, store):
         keep(store, "one", 0)
         wire.cut, wire.dies = when, True
-        with pytest.raises(Unsure, match="send it again with the same key"):
+        with pytest.raises(OutcomeUnknown, match="send it again with the same key"):
             keep(store, "two", 1, key="key")
         with pytest.raises(StoreError, match="nothing was changed, try again"):
             keep(store, "two", 1, key="key")

@@ -125,7 +125,7 @@ def test_a_failing_sync_is_no_commit(opened: Open, tmp_path: Path, how: str):
         assert error == "StoreError" and "nothing was changed" in sentence
         assert names(store) == ["before"]
     else:  # here it may
-        assert error == "Unsure" and "with the same key" in sentence
+        assert error == "OutcomeUnknown" and "with the same key" in sentence
         assert keep(store, "failed", 1).seq in (2, 3)
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tabr.errors import DataError
 from tabr.serving.store import (
-    Behind,
     Change,
+    ChangesCompacted,
     KeyReused,
     NoStore,
     OtherModel,
@@ -133,7 +133,9 @@ def do(store: Store, step: Any, known: Transcript) -> None:
     elif isinstance(step, Read):
         after = known.after(step.back)
         if after < known.first:
-            with pytest.raises(Behind, match="begin again from the checkpoint"):
+            with pytest.raises(
+                ChangesCompacted, match="begin again from the checkpoint"
+            ):
                 store.changes(after)
         else:
             assert repr(store.changes(after)) == repr(known.changes[after:])
@@ -160,7 +162,7 @@ def do_append(store: Store, step: Append, known: Transcript) -> None:
     elif old is not None:
         assert repr(append()) == repr((old, False))
     elif after < known.first:
-        with pytest.raises(Behind):
+        with pytest.raises(ChangesCompacted):
             append()
     else:
         n = len(known.changes) + 1
@@ -384,7 +386,7 @@ def test_threads_share_a_store(store: Store):
 def test_who_waits_too_long_is_told_and_may_try_again(
     opened: Open, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sql, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(sql.Connection, "wait_seconds", 0.1)
     address, identity = begin()
     one, other = opened(address, identity), opened(address, identity)
 
@@ -431,7 +433,7 @@ def test_what_is_read_is_one_state(opened: Open, begin: Begin):
             while after < 150:
                 try:
                     after += len(reader.changes(after))
-                except Behind:
+                except ChangesCompacted:
                     after, n_behind = reader.checkpoint()[0], n_behind + 1
             ends.append(after)
         except Exception as error:

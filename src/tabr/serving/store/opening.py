@@ -1,4 +1,4 @@
-"""Which database an address names."""
+"""The store at an address: a file, a folder or a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def open_store(address: str | Path, identity: str, *, begin: bool = True) -> Sto
             address. A name without a dot that is not there yet becomes a folder.
         identity: The SHA-256 of the model file. A file serves one model; in PostgreSQL
             each model has its own changes.
-        begin: Whether a store that is not there is begun. Without, nothing is written.
+        begin: Whether a missing store is begun; otherwise nothing is written.
 
     Raises:
-        NoStore: No store of this model is there, and none may be begun.
+        NoStore: There is no store of this model, and none may be begun.
         OtherModel: The file belongs to another model.
-        DataError: The address is none.
+        DataError: The address is of another kind.
         StoreError: The database cannot be opened.
     """
     if isinstance(address, Path) or "://" not in address:

@@ -178,6 +178,16 @@ def test_tables_go_in_and_out(client, served, media):
     assert other.status_code == 422
 
 
+def test_cells_that_are_no_values_are_refused(client):
+    media = "application/vnd.apache.arrow.stream"
+    frame, _ = houses(2)
+    frame["size"] = [[1.0], [2.0]]
+    headers = {"content-type": media}
+    content = to_bytes(frame, media)
+    answer = client.post("/v1/predict/table", content=content, headers=headers)
+    assert answer.status_code == 422 and "'size'" in answer.json()["detail"]
+
+
 def to_bytes(frame: pd.DataFrame, media: str) -> bytes:
     if media == "text/csv":
         return frame.to_csv(index=False).encode()

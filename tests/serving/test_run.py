@@ -23,7 +23,7 @@ from .conftest import houses
 
 
 @contextmanager
-def served(path: Path, *options: str, **environment: str) -> Iterator[tuple]:
+def served_process(path: Path, *options: str, **environment: str) -> Iterator[tuple]:
     """Start the service; yield its process, host, port and first line."""
     command = [
         sys.executable,
@@ -60,7 +60,7 @@ def get(host: str, port: int, text: str, wait: float = 10.0) -> bytes:
 
 
 def test_it_says_where_it_listens_and_who_may_ask(model_file: Path):
-    with served(model_file, "--log") as (process, host, port, line):
+    with served_process(model_file, "--log") as (process, host, port, line):
         assert "120 candidates" in line or "candidates" in line
         assert "no token: this machine alone" in line
         answer = get(host, port, "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -69,10 +69,22 @@ def test_it_says_where_it_listens_and_who_may_ask(model_file: Path):
         _, said = process.communicate(timeout=20)
     assert "GET /healthz 200" in said and "Traceback" not in said
     token = "t" * 24
-    with served(model_file, TABR_TOKEN=token) as (_, host, port, line):
+    with served_process(model_file, TABR_TOKEN=token) as (_, host, port, line):
         assert "a token is needed" in line
         answer = get(host, port, "GET /v1/model HTTP/1.1\r\nhost: x\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 401")
+
+
+def test_ctrl_c_ends_it_in_good_order(model_file: Path):
+    served = ServedModel(model_file, model_file.with_name("store"), "cpu")
+    served.add(served.schema.to_rows(houses(1)[0]), [1.0])
+    served.close()
+    store = str(model_file.with_name("store"))
+    with served_process(model_file, "--store", store) as (process, *_):
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=20)
+    assert (process.returncode, output, errors) == (0, "", "")
+    assert model_file.with_name("houses-1.tabr").is_file()
 
 
 def test_without_a_token_it_stays_on_this_machine(model_file: Path, monkeypatch):
@@ -115,7 +127,7 @@ def test_tokens_come_from_files_or_the_environment(tmp_path: Path, monkeypatch):
 
 
 def test_a_slow_client_holds_nobody_up(model_file: Path):
-    with served(model_file) as (_, host, port, _):
+    with served_process(model_file) as (_, host, port, _):
         slow = [socket.create_connection((host, port)) for _ in range(30)]
         for connection in slow:
             connection.sendall(
@@ -136,7 +148,7 @@ def test_broken_requests_do_not_end_it(model_file: Path):
         "POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{}",
         "GET /" + "a" * 100_000 + " HTTP/1.1\r\nhost: x\r\n\r\n",
     ]
-    with served(model_file) as (process, host, port, _):
+    with served_process(model_file) as (process, host, port, _):
         for text in broken:
             try:
                 answer = get(host, port, text, wait=2.0)

@@ -1,4 +1,4 @@
-"""The command `serve`."""
+"""The command `serve`, and the service of the demo."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tabr.cli.messages import debug, say
 
 @click.command()
 @model_argument
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
 @click.option(
     "--store",
@@ -77,6 +79,7 @@ def serve(
 
 
 def _check_libraries() -> None:
+    """Refuse to start without the libraries of the extra `serve`."""
     from tabr.optional import require
 
     for library in ("fastapi", "uvicorn", "prometheus_client"):
@@ -84,7 +87,7 @@ def _check_libraries() -> None:
 
 
 def serve_demo(table: str, members: int, port: int) -> None:
-    """Fit a model on a table of the demo and serve it, until it is ended."""
+    """Fit a model on a table of the demo, and serve it."""
     _check_libraries()
     from tabr.cli.demo import make_model, split
     from tabr.serving.run import serve as start

@@ -73,7 +73,7 @@ class Limits:
         body_seconds: Time until the body has arrived.
         rows: Rows of a request in JSON.
         bulk_rows: Rows of a table.
-        seconds: Time until the answer begins.
+        seconds: Time until the answer is complete.
     """
 
     body_bytes: int = 16 << 20

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic import StrictStr as Text
 
-from tabr.serving.schema import ColumnInfo, Schema
+from tabr.serving.schema import Column, Schema, Value
 
 MOST_IDS = 10_000
 MOST_EXPLAINED = 256  # rows of a request
@@ -23,7 +23,6 @@ COVERAGE = 0.9  # unless a request names another
 
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Label = Number | StrictBool | Text
-Cell = bool | float | str
 Coverage = Annotated[float, Field(gt=0, lt=1)]
 Ids = Annotated[
     list[Annotated[StrictInt, Field(ge=0, lt=2**63)]],
@@ -50,9 +49,9 @@ class NumberPrediction(BaseModel):
 class ClassPrediction(BaseModel):
     """A predicted class, the probabilities of all, and the set that holds the truth."""
 
-    prediction: Cell
+    prediction: Value
     probabilities: dict[str, float]
-    set: list[Cell]
+    set: list[Value]
     typicality: float | None
 
 
@@ -67,7 +66,7 @@ class Candidate(BaseModel):
     """A row that may be retrieved."""
 
     id: int
-    label: Cell | None
+    label: Value | None
     row: dict[str, Any]
 
 
@@ -140,18 +139,6 @@ class Removal(StrictMessage):
     ids: Ids
 
 
-class Column(BaseModel):
-    """A column of a row, and the values that are usual in it."""
-
-    name: str
-    kind: Literal["numeric", "binary", "categorical", "date"] | None
-    levels: list[Cell] | None
-    low: float | None
-    high: float | None
-    median: float | None
-    example: Cell | None
-
-
 class Place(BaseModel):
     """Columns that are degrees on Earth."""
 
@@ -165,7 +152,7 @@ class ModelInfo(BaseModel):
     version: str
     task: Literal["regression", "classification"]
     target: str | None
-    classes: list[Cell] | None
+    classes: list[Value] | None
     n_candidates: int
     n_members: int
     context_size: int
@@ -232,7 +219,7 @@ class Requests:
         )
 
 
-def _cell_type(column: ColumnInfo) -> Any:
+def _cell_type(column: Column) -> Any:
     """Return the type of a cell that is not missing."""
     if column.cell == "number":
         return Number

@@ -4,44 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import pandas as pd
+from pydantic import BaseModel, Field
 
 from tabr.errors import DataError
 from tabr.report.places import Coordinates, find_coordinates
 from tabr.tables.cells import ColumnKind
-from tabr.text import plain, plain_rows
+from tabr.text import plain, plain_list, plain_rows
 
 MOST_LEVELS = 50  # offered to choose from
-Cell = Literal["number", "flag", "text"]
 Row = Mapping[str, Any]
+Value = bool | float | str
 
 
-@dataclass(frozen=True)
-class ColumnInfo:
-    """A column of the rows that a model takes.
-
-    Attributes:
-        name: Its name.
-        kind: The kind for the model; None if only a rule reads it.
-        cell: The type of a cell in JSON. A date is text.
-        levels: Values to choose from, the most frequent first; None for numbers.
-        low: The smallest number; None for other kinds.
-        high: The largest number.
-        median: The median.
-        example: A value.
-    """
+class Column(BaseModel):
+    """A column of the rows that a model takes, and the values that are usual in it."""
 
     name: str
-    kind: ColumnKind | None
-    cell: Cell
-    levels: tuple[Any, ...] | None
-    low: float | None
-    high: float | None
-    median: float | None
-    example: Any
+    kind: ColumnKind | None = Field(description="null if only a rule reads it")
+    cell: Literal["number", "flag", "text"] = Field(
+        description="the type of a cell in JSON; a date is text"
+    )
+    levels: list[Value] | None = None
+    low: float | None = None
+    high: float | None = None
+    median: float | None = None
+    example: Value | None = None
 
 
 class Schema:
@@ -73,23 +63,23 @@ class Schema:
         return plain_rows(frame[[name for name in names if name in frame]])
 
 
-def _describe(series: pd.Series[Any], kind: ColumnKind | None) -> ColumnInfo:
+def _describe(series: pd.Series[Any], kind: ColumnKind | None) -> Column:
     values = series.dropna()
     is_flag = pd.api.types.is_bool_dtype(series.dtype)
     is_number = pd.api.types.is_numeric_dtype(series.dtype) and not is_flag
-    cell: Cell = "flag" if is_flag else "number" if is_number else "text"
-    levels: tuple[Any, ...] | None = None
-    low = high = median = None
+    cell: Any = "flag" if is_flag else "number" if is_number else "text"
+    usual: dict[str, Any] = {}
     if kind in ("binary", "categorical"):
-        levels = tuple(plain(v) for v in values.value_counts().index[:MOST_LEVELS])
-    elif cell == "number" and len(values):
-        low, high = plain(values.min()), plain(values.max())
-        median = plain(values.median())
-    example = plain(values.iloc[len(values) // 2]) if len(values) else None
-    return ColumnInfo(str(series.name), kind, cell, levels, low, high, median, example)
+        usual["levels"] = plain_list(values.value_counts().index[:MOST_LEVELS])
+    elif is_number and len(values):
+        usual["low"], usual["high"] = plain(values.min()), plain(values.max())
+        usual["median"] = plain(values.median())
+    if len(values):
+        usual["example"] = plain(values.iloc[len(values) // 2])
+    return Column(name=str(series.name), kind=kind, cell=cell, **usual)
 
 
-def _series(cells: list[Any], column: ColumnInfo, dtype: Any) -> pd.Series[Any]:
+def _series(cells: list[Any], column: Column, dtype: Any) -> pd.Series[Any]:
     """Return cells as a series of the type that the model was fitted on."""
     if column.cell == "number":
         return pd.Series([math.nan if v is None else v for v in cells], dtype=float)

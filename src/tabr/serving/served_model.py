@@ -12,7 +12,6 @@ import json
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,15 +26,15 @@ from tabr.prediction.explanation import Explanation, NeighborTable
 from tabr.prediction.uncertainty import intervals, sets
 from tabr.serving.messages import ChangeResult
 from tabr.serving.schema import Row, Schema
-from tabr.serving.store import (
+from tabr.serving.store.contract import (
     Change,
     ChangeKind,
     ChangesCompacted,
     NewChange,
     NoStore,
     Store,
-    open_store,
 )
+from tabr.serving.store.opening import open_store
 from tabr.text import plain, plain_list
 
 Model = TabRRegressor | TabRClassifier
@@ -129,7 +128,7 @@ class ServedModel:
             "n_members": len(self.model.members_),
             "context_size": self.model.context_size,
             "tabr": __version__,
-            "columns": [asdict(column) for column in self.schema.columns],
+            "columns": self.schema.columns,
             "place": None if place is None else place._asdict(),
         }
 

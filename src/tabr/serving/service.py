@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import FastAPI
@@ -45,11 +44,13 @@ class Service:
 
     async def read(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Run what takes longer than a prediction and changes nothing."""
-        return await _run(self._readers, work, *arguments)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, work, *arguments)
 
     async def change(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Run a change of the model; changes wait for one another."""
-        return await _run(self._writers, work, *arguments)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._writers, work, *arguments)
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
@@ -82,10 +83,3 @@ class Service:
             logger.warning("changes were not compacted: %s", error)
         finally:
             self.served.close()
-
-
-async def _run(
-    thread: ThreadPoolExecutor, work: Callable[..., Result], *arguments: Any
-) -> Result:
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(thread, partial(work, *arguments))

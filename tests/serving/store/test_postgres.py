@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tabr.errors import DataError
-from tabr.serving.store import Change, OutcomeUnknown, Store, StoreError, open_store
+from tabr.serving.store.contract import Change, OutcomeUnknown, Store, StoreError
+from tabr.serving.store.opening import open_store
 from tabr.serving.store.postgres import PostgresConnection, _read
 
 from ..conftest import Open

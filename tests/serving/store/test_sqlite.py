@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabr.serving.store import StoreError, open_store
+from tabr.serving.store.contract import StoreError
+from tabr.serving.store.opening import open_store
 from tabr.serving.store.sqlite import SqliteConnection
 
 from ..conftest import Open

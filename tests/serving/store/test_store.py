@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabr.errors import DataError
-from tabr.serving.store import (
+from tabr.serving.store import sql
+from tabr.serving.store.contract import (
     Change,
     ChangesCompacted,
     KeyReused,
@@ -20,9 +21,8 @@ from tabr.serving.store import (
     OtherModel,
     Store,
     StoreError,
-    open_store,
-    sql,
 )
+from tabr.serving.store.opening import open_store
 
 from ..conftest import Begin, Open
 from ..work import append_beside_others, append_for_ever, finish, keep, start

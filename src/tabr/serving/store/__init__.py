@@ -3,33 +3,3 @@
 In: changes of a model's candidates, with the clients' keys, and model files that
 replace old changes. Out: the same, in order, whatever happens to the process.
 """
-
-from tabr.serving.store.contract import (
-    Change,
-    ChangeKind,
-    ChangesCompacted,
-    KeyReused,
-    MakeChange,
-    NewChange,
-    NoStore,
-    OtherModel,
-    OutcomeUnknown,
-    Store,
-    StoreError,
-)
-from tabr.serving.store.opening import open_store
-
-__all__ = [
-    "Change",
-    "ChangeKind",
-    "ChangesCompacted",
-    "KeyReused",
-    "MakeChange",
-    "NewChange",
-    "NoStore",
-    "OtherModel",
-    "OutcomeUnknown",
-    "Store",
-    "StoreError",
-    "open_store",
-]

@@ -35,7 +35,7 @@ class Change(NamedTuple):
 
 
 NewChange = tuple[ChangeKind, dict[str, Any], dict[str, Any]]  # kind, payload, response
-MakeChange = Callable[[list[Change]], NewChange]  # from newer changes
+Maker = Callable[[list[Change]], NewChange]  # from newer changes
 
 
 class StoreError(TabrError, RuntimeError):
@@ -77,7 +77,7 @@ class Store(Protocol):
 
     def append(
         self,
-        make: MakeChange,
+        make: Maker,
         *,
         after: int,
         key: str | None = None,

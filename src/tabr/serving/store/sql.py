@@ -19,7 +19,7 @@ from tabr.serving.store.contract import (
     ChangeKind,
     ChangesCompacted,
     KeyReused,
-    MakeChange,
+    Maker,
     NoStore,
     OtherModel,
     OutcomeUnknown,
@@ -192,12 +192,10 @@ class SqlStore:
             on_error.pop_all()
 
     def _prepare(self, database: Connection, begin: bool) -> None:
-        if not database.has_tables():
-            self._check_may(begin)
-            for sql in _TABLES:
-                database.execute(sql.format(bytes=database.bytes_type))
-        rows = database.execute("SELECT identity, version FROM tabr_store")
-        versions: dict[str, int] = dict(rows)
+        versions: dict[str, int] = {}
+        if has_tables := database.has_tables():
+            rows = database.execute("SELECT identity, version FROM tabr_store")
+            versions = dict(rows)
         for version in set(versions.values()) - {VERSION}:
             raise StoreError(
                 f"a store must have format {VERSION}, however {self._place} has"
@@ -205,22 +203,22 @@ class SqlStore:
             )
         if self._identity in versions:
             return
-        self._check_may(begin)
+        if not begin:
+            raise NoStore(
+                f"a store must have been begun with this model, however {self._place}"
+                " was not: begin it"
+            )
         if versions and not database.is_shared:
             raise OtherModel(
                 f"a store serves the model file it was begun with, however"
                 f" {self._place} was begun with {next(iter(versions)):.12} and this"
                 f" file is {self._identity:.12}: serve that file, or give another store"
             )
+        if not has_tables:
+            for sql in _TABLES:
+                database.execute(sql.format(bytes=database.bytes_type))
         sql = "INSERT INTO tabr_store (identity, version) VALUES (%s, %s)"
         database.execute(sql, self._identity, VERSION)
-
-    def _check_may(self, begin: bool) -> None:
-        if not begin:
-            raise NoStore(
-                f"a store must have been begun with this model, however {self._place}"
-                " was not: begin it"
-            )
 
     def close(self) -> None:
         """Close the connections."""
@@ -299,7 +297,7 @@ class SqlStore:
 
     def append(
         self,
-        make: MakeChange,
+        make: Maker,
         *,
         after: int,
         key: str | None = None,

@@ -76,12 +76,7 @@ class Store(Protocol):
         """
 
     def append(
-        self,
-        make: Maker,
-        *,
-        after: int,
-        key: str | None = None,
-        fingerprint: str = "",
+        self, make: Maker, *, after: int, key: str | None = None, fingerprint: str = ""
     ) -> tuple[Change, bool]:
         """Add a change; no other comes between `make` and its change.
 

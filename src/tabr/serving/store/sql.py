@@ -296,12 +296,7 @@ class SqlStore:
     # --- writing ----------------------------------------------------------------------
 
     def append(
-        self,
-        make: Maker,
-        *,
-        after: int,
-        key: str | None = None,
-        fingerprint: str = "",
+        self, make: Maker, *, after: int, key: str | None = None, fingerprint: str = ""
     ) -> tuple[Change, bool]:
         """Add a change; see `Store.append`."""
         key_hash = None if key is None else _hash(key)

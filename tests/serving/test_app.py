@@ -38,8 +38,8 @@ def test_predictions_are_those_of_the_model(client, served, rows):
     assert answer.status_code == 200
     model = TabRRegressor.load(served.path, "cpu")
     frame, _ = houses(5, seed=4)
-    found = [one["prediction"] for one in answer.json()["predictions"]]
-    np.testing.assert_allclose(found, model.predict(frame))
+    predictions = [p["prediction"] for p in answer.json()["predictions"]]
+    np.testing.assert_allclose(predictions, model.predict(frame))
     assert answer.json()["version"] == served.version
 
 
@@ -66,8 +66,8 @@ def test_a_new_row_is_used_at_once_and_can_be_taken_back(client, rows):
     gone = client.request("DELETE", "/v1/candidates", json={"ids": [new]})
     assert gone.status_code == 200
     again = client.post("/v1/explain", json={"rows": [row], "top": 3}).json()
-    found, first = again["explanations"][0], before["explanations"][0]
-    assert found["prediction"] == pytest.approx(first["prediction"])
+    last, first = again["explanations"][0], before["explanations"][0]
+    assert last["prediction"] == pytest.approx(first["prediction"])
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_a_wrong_cell_is_named(client, rows, change, place, kind):
     body = {"rows": [rows[1], {**rows[0], **change}]}
     answer = client.post("/v1/predict", json=body)
     assert answer.status_code == 422
-    found = answer.json()["detail"]
-    assert found[0]["loc"][:4] == ["body", "rows", 1, place]
-    assert found[0]["type"] == kind
+    problems = answer.json()["detail"]
+    assert problems[0]["loc"][:4] == ["body", "rows", 1, place]
+    assert problems[0]["type"] == kind
     assert "seven" not in answer.text
 
 
@@ -163,8 +163,8 @@ def test_tables_go_in_and_out(client, served, media):
     assert answer.status_code == 200 and answer.headers["content-type"].startswith(
         media
     )
-    found = from_bytes(answer.content, media)
-    np.testing.assert_allclose(found["prediction"], expected)
+    table = from_bytes(answer.content, media)
+    np.testing.assert_allclose(table["prediction"], expected)
     added = client.post(
         "/v1/candidates/table?target=price", content=content, headers=headers
     )

@@ -65,10 +65,10 @@ class Service(NamedTuple):
 
     def frame(self, rows: list[dict[str, Any]]) -> pd.DataFrame:
         """Rows of a request as a table; the test's own reading of them."""
-        known: pd.DataFrame = self.served.model.candidates_.frame
+        candidates: pd.DataFrame = self.served.model.candidates_.frame
         table = pd.DataFrame(rows)
-        table = table[[name for name in known.columns if name in table]]
-        for name, dtype in known[table.columns].dtypes.items():
+        table = table[[name for name in candidates.columns if name in table]]
+        for name, dtype in candidates[table.columns].dtypes.items():
             if dtype.kind == "M":
                 table[name] = pd.to_datetime(table[name])
             elif dtype.kind in "iuf":
@@ -161,11 +161,11 @@ class Page:
 
     def during(self, action: Callable[[], object]) -> tuple[dict[str, Any], Any]:
         """Do something that asks the server; return the row and the explanation."""
-        with self.tab.expect_response("**/v1/explain") as found:
+        with self.tab.expect_response("**/v1/explain") as response:
             action()
-        answer = found.value.json()["explanations"][0]
+        answer = response.value.json()["explanations"][0]
         self.tab.wait_for_function("!document.querySelector('main').ariaBusy")
-        return found.value.request.post_data_json["rows"][0], answer
+        return response.value.request.post_data_json["rows"][0], answer
 
     def field(self, name: str) -> Any:
         return self.tab.get_by_label(name, exact=True)
@@ -242,16 +242,16 @@ def test_the_prediction_and_its_neighbours_are_those_of_the_model(
         ends = page["#span"].inner_text().split(" 90%")[0].split(" to ")
         interval = model.predict_interval(frame, 0.9)[0]
         assert list(map(number, ends)) == pytest.approx(interval, abs=0.51)
-        found = model.explain(frame)
-        assert page.ids() == found.table.ids[0, :12].tolist()
+        explanation = model.explain(frame)
+        assert page.ids() == explanation.table.ids[0, :12].tolist()
         cells = page["#neighbors tr[data-id] .amount"].all_inner_texts()
         weights, effects = cells[::2], cells[1::2]
         assert [number(w) / 100 for w in weights] == pytest.approx(
-            found.table.weights[0, :12], abs=6e-4
+            explanation.table.weights[0, :12], abs=6e-4
         )
-        largest = np.abs(found.effects[0, :12]).max()
+        largest = np.abs(explanation.effects[0, :12]).max()
         assert [number(e) for e in effects] == pytest.approx(
-            found.effects[0, :12], abs=0.06 * largest
+            explanation.effects[0, :12], abs=0.06 * largest
         )
         last = page["#neighbors tfoot"].inner_text()
         assert "20 others" in last and page["#steps .dot"].count() == 24
@@ -379,9 +379,9 @@ def test_an_example_fills_the_form_and_finds_itself(
         select = page["#example"]
         value = select.locator("optgroup option >> nth=3").get_attribute("value")
         row, _ = page.during(lambda: select.select_option(value))
-        known = resting.served.model.candidates_.look_up([int(value)]).iloc[0]
-        assert row["town"] == known["town"] and row["garden"] == known["garden"]
-        assert pd.Timestamp(row["built"]) == known["built"]
+        candidate = resting.served.model.candidates_.look_up([int(value)]).iloc[0]
+        assert row["town"] == candidate["town"] and row["garden"] == candidate["garden"]
+        assert pd.Timestamp(row["built"]) == candidate["built"]
         assert page[".badge"].inner_text() == "the same"
         same = page.tab.locator("tr", has=page[".badge"]).get_attribute("data-id")
         assert same == value and "finds itself" in page["#example-note"].inner_text()
@@ -464,8 +464,8 @@ def test_pasted_rows_are_predicted_and_the_first_fills_the_form(
         lines.nth(2).wait_for()
         assert row["rooms"] == frame["rooms"][0] and row["town"] is None
         assert page.field("street").input_value() == frame["street"][0]
-        known = resting.frame([{**r, "town": None} for r in part.to_dict("records")])
-        predicted = resting.served.model.predict(known)
+        frame = resting.frame([{**r, "town": None} for r in part.to_dict("records")])
+        predicted = resting.served.model.predict(frame)
         cells = [lines.nth(k).locator("td").all_inner_texts() for k in range(3)]
         assert [number(c[0]) for c in cells] == pytest.approx(predicted, abs=0.51)
         assert [number(c[-1]) for c in cells] == price[:3].round().tolist()
@@ -589,12 +589,12 @@ def test_programmers_can_try_each_route(
         page["text=Use it"].click()
         route = page.tab.locator("details", has=page["code >> text=/v1/predict$/"])
         route.first.click()
-        with page.tab.expect_response("**/v1/predict") as found:
+        with page.tab.expect_response("**/v1/predict") as response:
             route.first.get_by_text("Try it").click()
-        said = found.value.json()["predictions"][0]["prediction"]
+        prediction = response.value.json()["predictions"][0]["prediction"]
         shown = route.first.locator("pre[aria-live]")
         shown.filter(has_text="200").wait_for()
-        assert f"{said}"[:8] in shown.inner_text()
+        assert f"{prediction}"[:8] in shown.inner_text()
         assert page["details"].count() == len(page.tab.evaluate(
             "Array.from(document.querySelectorAll('summary code'))"
         ))  # fmt: skip
@@ -654,10 +654,10 @@ CONTRAST = """() => {
       if (parts(color)[3] !== 0) return color;
     }
   };
-  const found = [];
+  const contrasts = [];
   const compare = (e, a, b) => {
     const [dark, bright] = [light(a), light(b)].sort((a, b) => a - b);
-    found.push([(bright + 0.05) / (dark + 0.05), e]);
+    contrasts.push([(bright + 0.05) / (dark + 0.05), e]);
   };
   const hasText = e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
   for (const e of document.querySelectorAll("body *"))
@@ -665,8 +665,8 @@ CONTRAST = """() => {
       compare(e, getComputedStyle(e).color, behind(e));
   for (const e of document.querySelectorAll("svg text:not(.inside)"))
     compare(e, getComputedStyle(e).fill, behind(e.closest("section")));
-  found.sort((a, b) => a[0] - b[0]);
-  return [found[0][0], found[0][1].outerHTML.slice(0, 100)];
+  contrasts.sort((a, b) => a[0] - b[0]);
+  return [contrasts[0][0], contrasts[0][1].outerHTML.slice(0, 100)];
 }"""
 
 

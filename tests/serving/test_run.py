@@ -66,8 +66,8 @@ def test_it_says_where_it_listens_and_who_may_ask(model_file: Path):
         answer = get(host, port, "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 200") and b"server:" not in answer.lower()
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=20)
-    assert "GET /healthz 200" in said and "Traceback" not in said
+        _, errors = process.communicate(timeout=20)
+    assert "GET /healthz 200" in errors and "Traceback" not in errors
     token = "t" * 24
     with served_process(model_file, TABR_TOKEN=token) as (_, host, port, line):
         assert "a token is needed" in line
@@ -163,16 +163,16 @@ def test_acknowledged_updates_survive_kills(model_file: Path):
     served = ServedModel(model_file, model_file.with_name("other"), "cpu")
     rows = served.schema.to_rows(houses(20, seed=8)[0])
     served.close()
-    found = kill_rounds(model_file, rows, n_updates=40, n_rounds=2, seed=1)
-    assert found["acknowledged"] == 40 and found["retries"] >= 1
-    assert (found["lost"], found["doubled"], found["under_another_id"]) == (0, 0, 0)
+    counts = kill_rounds(model_file, rows, n_updates=40, n_rounds=2, seed=1)
+    assert counts["acknowledged"] == 40 and counts["retries"] >= 1
+    assert (counts["lost"], counts["doubled"], counts["under_another_id"]) == (0, 0, 0)
 
 
 def test_a_full_disk_refuses_updates_and_nothing_else(model_file: Path):
     served = ServedModel(model_file, model_file.with_name("other"), "cpu")
     rows = served.schema.to_rows(houses(20, seed=8)[0])
     served.close()
-    found = full_disk(model_file, rows)
-    assert found["refused"] == 5 and "try again later" in found["said"]
-    assert (found["prediction_meanwhile"], found["update_afterwards"]) == (200, 201)
-    assert found["exactly_the_acknowledged"]
+    outcome = full_disk(model_file, rows)
+    assert outcome["refused"] == 5 and "try again later" in outcome["said"]
+    assert (outcome["prediction_meanwhile"], outcome["update_afterwards"]) == (200, 201)
+    assert outcome["exactly_the_acknowledged"]

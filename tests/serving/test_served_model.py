@@ -32,13 +32,13 @@ def test_answers_are_those_of_the_model(served: ServedModel):
     ends = model.predict_interval(frame, 0.8)
     np.testing.assert_allclose([a["interval"] for a in answers], ends)
     _, receipts = served.explain(frame, 0.8, 3)
-    found = model.explain(frame)
+    explanation = model.explain(frame)
     for k, receipt in enumerate(receipts):
-        ids = found.table.ids[k]
+        ids = explanation.table.ids[k]
         assert [n["id"] for n in receipt["neighbors"]] == ids[:3].tolist()
         assert receipt["interval"] == answers[k]["interval"]
         effects = [n["effect"] for n in receipt["neighbors"]]
-        np.testing.assert_allclose(effects, found.effects[k, :3])
+        np.testing.assert_allclose(effects, explanation.effects[k, :3])
         assert receipt["others"]["count"] == (ids >= 0).sum() - 3
         weights = sum(n["weight"] for n in receipt["neighbors"])
         assert weights + receipt["others"]["weight"] == pytest.approx(1)
@@ -86,8 +86,8 @@ def test_changes_are_what_the_model_would_do_and_survive_a_crash(served: ServedM
     assert (done.n_candidates, done.version) == (n, served.version)
     again = reopened(served)
     asked, _ = houses(15, seed=9)
-    for one in (served, again):
-        np.testing.assert_allclose(predictions(one, asked), expected.predict(asked))
+    for model in (served, again):
+        np.testing.assert_allclose(predictions(model, asked), expected.predict(asked))
     assert again.version == served.version and again.version.endswith("-4")
     again.close()
 

@@ -59,9 +59,9 @@ def append_beside_others(
 ) -> None:
     """Append n changes while others do; send their numbers and all that was seen."""
     store = open_store(address, identity)
-    known, seen, own = 0, {}, {}
-    while len(own) < n:
-        item = f"{name} {len(own)}"
+    after, seen, kept = 0, {}, {}
+    while len(kept) < n:
+        item = f"{name} {len(kept)}"
 
         def make(newer: list[Change], item: str = item) -> Any:
             for change in newer:
@@ -69,17 +69,17 @@ def append_beside_others(
             return "add", {"name": item}, {}
 
         try:
-            change, is_new = store.append(make, after=known)
+            change, is_new = store.append(make, after=after)
         except ChangesCompacted:
             checkpoint = store.checkpoint()
             assert checkpoint is not None
-            known = checkpoint[0]
+            after = checkpoint[0]
             continue
         assert is_new
-        own[change.seq] = seen[change.seq] = item
-        known = change.seq
+        kept[change.seq] = seen[change.seq] = item
+        after = change.seq
     store.close()
-    sender.send((own, seen))
+    sender.send((kept, seen))
 
 
 def limit(n_bytes: int | None) -> None:

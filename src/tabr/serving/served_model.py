@@ -141,8 +141,8 @@ class ServedModel:
         rows = self.schema.to_rows(candidates.look_up(ids))
         labels = plain_list(candidates.y_of(ids))
         return [
-            {"id": int(i), "label": label, "row": row}
-            for i, label, row in zip(ids, labels, rows, strict=True)
+            {"id": plain(id_), "label": label, "row": row}
+            for id_, label, row in zip(ids, labels, rows, strict=True)
         ]
 
     # --- answers --------------------------------------------------------------------
@@ -251,7 +251,7 @@ class ServedModel:
         """Change a model in place; return the ids of the candidates concerned."""
         if kind == "add":
             frame = self.schema.to_frame(payload["rows"])
-            return [int(i) for i in model.add_candidates(frame, payload["labels"])]
+            return plain_list(model.add_candidates(frame, payload["labels"]))
         if kind == "remove":
             model.remove_candidates(payload["ids"])
         else:
@@ -337,7 +337,7 @@ def _origin(
     neighbors = []
     for j in order[:top]:
         neighbor = {
-            "id": int(table.ids[k, j]),
+            "id": plain(table.ids[k, j]),
             "label": plain(explanation.labels[k, j]),
             "weight": plain(table.weights[k, j]),
             "effect": plain(explanation.effects[k, j]),

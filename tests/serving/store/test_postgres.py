@@ -116,20 +116,20 @@ class Wire:
                 client.close()
                 continue
             server = socket.create_connection(self._server)
-            for one, other in ((client, server), (server, client)):
-                arguments = one, other, one is client
+            for source, target in ((client, server), (server, client)):
+                arguments = source, target, source is client
                 threading.Thread(target=self._pass, args=arguments, daemon=True).start()
 
-    def _pass(self, one: socket.socket, other: socket.socket, asks: bool) -> None:
+    def _pass(self, source: socket.socket, target: socket.socket, asks: bool) -> None:
         try:
-            while content := one.recv(1 << 16):
+            while content := source.recv(1 << 16):
                 if asks and self.cut and b"COMMIT\0" in content:
-                    self._cut(one, other, content)
+                    self._cut(source, target, content)
                     break
-                other.sendall(content)
+                target.sendall(content)
         except OSError:
             pass
-        for end in (one, other):
+        for end in (source, target):
             end.close()
 
     def _cut(self, client: socket.socket, server: socket.socket, asked: bytes) -> None:
@@ -194,11 +194,15 @@ def test_where_nothing_can_be_found_out_the_key_helps(
 
 
 def test_a_commit_waits_for_the_disk(url: str):
-    for said, done in (("off", "on"), ("on", "on"), ("remote_apply", "remote_apply")):
-        options = f"?options=-csynchronous_commit%3D{said}"
+    for setting, used in (
+        ("off", "on"),
+        ("on", "on"),
+        ("remote_apply", "remote_apply"),
+    ):
+        options = f"?options=-csynchronous_commit%3D{setting}"
         connection = PostgresConnection(_read(url + options), 1)
         connection.begin_writing()
-        assert connection.execute("SHOW synchronous_commit") == [(done,)]
+        assert connection.execute("SHOW synchronous_commit") == [(used,)]
         connection.close()
 
 

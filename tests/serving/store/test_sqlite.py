@@ -75,8 +75,8 @@ def test_a_full_disk_loses_nothing_and_leaves_no_half(opened: Open, tmp_path: Pa
     store = opened(path, ME)
     assert names(store) == kept and store.checkpoint() is None
     store.close()
-    ((said,),) = sqlite3.connect(path).execute("PRAGMA integrity_check")
-    assert said == "ok"
+    ((verdict,),) = sqlite3.connect(path).execute("PRAGMA integrity_check")
+    assert verdict == "ok"
 
 
 # A library between SQLite and the disk: syncing fails if a file says so.

@@ -111,6 +111,9 @@ def test_what_cannot_be_served_leaves_nothing_behind(model_file: Path):
     table.write_text("a,b\n1,2\n")
     result = CliRunner().invoke(cli.main, ["serve", str(table), "--port", "0"])
     assert result.exit_code == 2 and "table.csv cannot be read" in result.stderr
+    command = ["serve", str(model_file), "--port", "0", "--store", str(table)]
+    result = CliRunner().invoke(cli.main, command)  # which is no store
+    assert result.exit_code == 2 and "table.csv, however" in result.stderr
     assert {p.name for p in model_file.parent.iterdir()} == {"houses.tabr", "table.csv"}
 
 

@@ -83,7 +83,7 @@ def append_beside_others(
 
 
 def limit(n_bytes: int | None) -> None:
-    """Let no file grow beyond this size, as on a full disk; None lifts the limit."""
+    """Limit the size of files, as on a full disk; None lifts the limit."""
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     soft = hard if n_bytes is None else n_bytes
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -129,12 +129,12 @@ def kill_rounds(
 
 def remembered(path: Path) -> tuple[Any, Any]:
     """Return labels and ids of the memory, read by another process than the service."""
-    from tabr.serving.memory import Memory
+    from tabr.serving.served_model import ServedModel
 
-    memory = Memory(path, path.with_name(f"{path.name}.memory"), "cpu")
-    candidates = memory.model.candidates_
+    served = ServedModel(path, path.with_name(f"{path.name}.memory"), "cpu")
+    candidates = served.model.candidates_
     labels, ids = np.asarray(candidates.y, float), np.asarray(candidates.ids)
-    memory.close()
+    served.close()
     return labels, ids
 
 

@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 from tabr import TabRClassifier, TabRRegressor
-from tabr.serving.memory import Memory
-from tabr.serving.store import Store, open_store
+from tabr.serving.served_model import ServedModel
+from tabr.serving.store.contract import Store
+from tabr.serving.store.opening import open_store
 
 pytest.importorskip("fastapi", reason="pip install 'tabr[serve]'")
 
@@ -67,11 +68,11 @@ def model_file(regressor_file: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def memory(model_file: Path) -> Iterator[Memory]:
+def served(model_file: Path) -> Iterator[ServedModel]:
     """A model in use."""
-    memory = Memory(model_file, model_file.with_name("store"), "cpu")
-    yield memory
-    memory.close()
+    served = ServedModel(model_file, model_file.with_name("store"), "cpu")
+    yield served
+    served.close()
 
 
 # --- stores ----------------------------------------------------------------------

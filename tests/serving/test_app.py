@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 from tabr import TabRRegressor
 from tabr.serving.app import create_app
 from tabr.serving.guards import Limits, Tokens
-from tabr.serving.memory import Memory
-from tabr.serving.store import StoreError
+from tabr.serving.served_model import ServedModel
+from tabr.serving.store.contract import StoreError
 
 from .conftest import houses
 
@@ -23,31 +23,31 @@ WRITE, READ = "w" * 20, "r" * 20
 
 
 @pytest.fixture
-def client(memory: Memory) -> Iterator[TestClient]:
-    with TestClient(create_app(memory), raise_server_exceptions=False) as client:
+def client(served: ServedModel) -> Iterator[TestClient]:
+    with TestClient(create_app(served), raise_server_exceptions=False) as client:
         yield client
 
 
 @pytest.fixture
-def rows(memory: Memory) -> list[dict]:
-    return memory.schema.to_rows(houses(5, seed=4)[0])
+def rows(served: ServedModel) -> list[dict]:
+    return served.schema.to_rows(houses(5, seed=4)[0])
 
 
-def test_predictions_are_those_of_the_model(client, memory, rows):
+def test_predictions_are_those_of_the_model(client, served, rows):
     answer = client.post("/v1/predict", json={"rows": rows})
     assert answer.status_code == 200
-    model = TabRRegressor.load(memory.path, "cpu")
+    model = TabRRegressor.load(served.path, "cpu")
     frame, _ = houses(5, seed=4)
-    found = [one["prediction"] for one in answer.json()["predictions"]]
-    np.testing.assert_allclose(found, model.predict(frame))
-    assert answer.json()["version"] == memory.version
+    predictions = [p["prediction"] for p in answer.json()["predictions"]]
+    np.testing.assert_allclose(predictions, model.predict(frame))
+    assert answer.json()["version"] == served.version
 
 
-def test_the_model_is_described(client, memory):
+def test_the_model_is_described(client, served):
     about = client.get("/v1/model").json()
     assert about["task"] == "regression" and about["target"] == "price"
     assert about["rights"] == "write" and about["n_candidates"] == len(
-        memory.model.candidates_
+        served.model.candidates_
     )
     assert about["place"] == {"latitude": "latitude", "longitude": "longitude"}
     assert [c["name"] for c in about["columns"]][:3] == ["size", "rooms", "town"]
@@ -66,8 +66,8 @@ def test_a_new_row_is_used_at_once_and_can_be_taken_back(client, rows):
     gone = client.request("DELETE", "/v1/candidates", json={"ids": [new]})
     assert gone.status_code == 200
     again = client.post("/v1/explain", json={"rows": [row], "top": 3}).json()
-    found, first = again["explanations"][0], before["explanations"][0]
-    assert found["prediction"] == pytest.approx(first["prediction"])
+    last, first = again["explanations"][0], before["explanations"][0]
+    assert last["prediction"] == pytest.approx(first["prediction"])
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_a_wrong_cell_is_named(client, rows, change, place, kind):
     body = {"rows": [rows[1], {**rows[0], **change}]}
     answer = client.post("/v1/predict", json=body)
     assert answer.status_code == 422
-    found = answer.json()["detail"]
-    assert found[0]["loc"][:4] == ["body", "rows", 1, place]
-    assert found[0]["type"] == kind
+    problems = answer.json()["detail"]
+    assert problems[0]["loc"][:4] == ["body", "rows", 1, place]
+    assert problems[0]["type"] == kind
     assert "seven" not in answer.text
 
 
@@ -153,29 +153,39 @@ def test_a_key_makes_retries_harmless(client, rows):
 
 
 @pytest.mark.parametrize("media", ["text/csv", "application/vnd.apache.arrow.stream"])
-def test_tables_go_in_and_out(client, memory, media):
+def test_tables_go_in_and_out(client, served, media):
     frame, price = houses(12, seed=6)
     frame["price"] = price
-    expected = memory.model.predict(frame)
+    expected = served.model.predict(frame)
     content = to_bytes(frame, media)
     headers = {"content-type": media}
     answer = client.post("/v1/predict/table", content=content, headers=headers)
     assert answer.status_code == 200 and answer.headers["content-type"].startswith(
         media
     )
-    found = from_bytes(answer.content, media)
-    np.testing.assert_allclose(found["prediction"], expected)
+    table = from_bytes(answer.content, media)
+    np.testing.assert_allclose(table["prediction"], expected)
     added = client.post(
         "/v1/candidates/table?target=price", content=content, headers=headers
     )
     assert added.status_code == 201 and len(added.json()["ids"]) == 12
-    y = memory.model.candidates_.y_of(np.array(added.json()["ids"]))
+    y = served.model.candidates_.y_of(np.array(added.json()["ids"]))
     np.testing.assert_allclose(y.astype(float), price)
     for bad in (b"", b"\x00\xff", b"a,b\n1"):
         answer = client.post("/v1/predict/table", content=bad, headers=headers)
         assert answer.status_code == 422
     other = client.post("/v1/predict/table", content=content)
     assert other.status_code == 422
+
+
+def test_cells_that_are_no_values_are_refused(client):
+    media = "application/vnd.apache.arrow.stream"
+    frame, _ = houses(2)
+    frame["size"] = [[1.0], [2.0]]
+    headers = {"content-type": media}
+    content = to_bytes(frame, media)
+    answer = client.post("/v1/predict/table", content=content, headers=headers)
+    assert answer.status_code == 422 and "'size'" in answer.json()["detail"]
 
 
 def to_bytes(frame: pd.DataFrame, media: str) -> bytes:
@@ -194,10 +204,10 @@ def from_bytes(content: bytes, media: str) -> pd.DataFrame:
     return pa.ipc.open_stream(content).read_all().to_pandas()
 
 
-def test_without_the_right_token_nothing_is_revealed_or_changed(memory, rows):
-    app = create_app(memory, Tokens(WRITE, READ))
+def test_without_the_right_token_nothing_is_revealed_or_changed(served, rows):
+    app = create_app(served, Tokens(WRITE, READ))
     with TestClient(app, raise_server_exceptions=False) as client:
-        before = memory.version
+        before = served.version
         body = {"rows": rows[:1], "labels": [1.0]}
         asked = [
             ("GET", "/v1/model", None),
@@ -225,14 +235,14 @@ def test_without_the_right_token_nothing_is_revealed_or_changed(memory, rows):
         for method, path, json_body in asked[4:8]:
             answer = client.request(method, path, json=json_body, headers=reader)
             assert answer.status_code == 403
-        assert memory.version == before
+        assert served.version == before
         writer = {"authorization": f"Bearer {WRITE}"}
         answer = client.post("/v1/candidates", json=body, headers=writer)
         assert answer.status_code == 201
 
 
-def test_too_much_is_refused(memory, rows):
-    app = create_app(memory, limits=Limits(rows=3, body_bytes=2000))
+def test_too_much_is_refused(served, rows):
+    app = create_app(served, limits=Limits(rows=3, body_bytes=2000))
     with TestClient(app, raise_server_exceptions=False) as client:
         answer = client.post("/v1/predict", json={"rows": rows[:4]})
         assert answer.status_code == 422
@@ -246,24 +256,24 @@ def test_too_much_is_refused(memory, rows):
         assert client.post("/v1/predict", content=parts()).status_code == 413
 
 
-def test_a_store_that_fails_is_said_and_the_service_goes_on(client, memory, rows):
-    append = memory.store.append
+def test_a_store_that_fails_is_said_and_the_service_goes_on(client, served, rows):
+    append = served.store.append
 
     def full(*arguments, **more):
         raise StoreError("/secret/path is full, and nothing was changed")
 
-    memory.store.append = full
+    served.store.append = full
     body = {"rows": rows[:1], "labels": [1.0]}
     answer = client.post("/v1/candidates", json=body)
     assert answer.status_code == 503 and "try again later" in answer.json()["detail"]
     assert "secret" not in answer.text
     assert client.post("/v1/predict", json={"rows": rows[:1]}).status_code == 200
-    memory.store.append = append
+    served.store.append = append
     assert client.post("/v1/candidates", json=body).json()["ids"] == [120]
 
 
-def test_an_unexpected_error_shows_no_trace(client, memory, rows, monkeypatch):
-    monkeypatch.setattr(memory, "explain", lambda *_: 1 / 0)
+def test_an_unexpected_error_shows_no_trace(client, served, rows, monkeypatch):
+    monkeypatch.setattr(served, "explain", lambda *_: 1 / 0)
     answer = client.post("/v1/explain", json={"rows": rows[:1]})
     assert answer.status_code == 500
     assert answer.json() == {"detail": "something went wrong here; see the log"}
@@ -293,11 +303,11 @@ def test_requests_are_counted_by_route(client, rows):
 
 
 def test_the_end_compacts_what_has_changed(model_file: Path):
-    memory = Memory(model_file, model_file.with_name("store"), "cpu")
-    rows = memory.schema.to_rows(houses(1)[0])
-    with TestClient(create_app(memory)) as client:
+    served = ServedModel(model_file, model_file.with_name("store"), "cpu")
+    rows = served.schema.to_rows(houses(1)[0])
+    with TestClient(create_app(served)) as client:
         client.post("/v1/candidates", json={"rows": rows, "labels": [1.0]})
     assert model_file.with_name("houses-1.tabr").is_file()
-    again = Memory(model_file, model_file.with_name("store"), "cpu")
+    again = ServedModel(model_file, model_file.with_name("store"), "cpu")
     assert again.applied == 1 and again.n_uncompacted == 0
     again.close()

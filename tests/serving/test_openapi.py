@@ -9,26 +9,26 @@ from starlette.testclient import TestClient
 
 from tabr.serving.app import create_app
 from tabr.serving.guards import Tokens
-from tabr.serving.memory import Memory
+from tabr.serving.served_model import ServedModel
 
 schemathesis = pytest.importorskip("schemathesis", reason="pip install 'tabr[test]'")
 
 TOKEN = "t" * 20
 
 
-def described(memory: Memory, tokens: Tokens | None = None):
+def described(served: ServedModel, tokens: Tokens | None = None):
     """The description of an app that runs."""
-    app = create_app(memory, tokens, compact_at_end=False)
+    app = create_app(served, tokens, compact_at_end=False)
     return app, schemathesis.openapi.from_dict(app.openapi())
 
 
 @pytest.mark.filterwarnings("ignore")  # of clients about odd requests
 @pytest.mark.parametrize("mode", list(schemathesis.GenerationMode))
 @pytest.mark.parametrize("with_token", [True, False])
-def test_no_request_makes_it_fail(memory: Memory, with_token: bool, mode):
+def test_no_request_makes_it_fail(served: ServedModel, with_token: bool, mode):
     tokens = None if with_token else Tokens(TOKEN)
-    app, schema = described(memory, tokens)
-    before = memory.version
+    app, schema = described(served, tokens)
+    before = served.version
     statuses: set[int] = set()
     with TestClient(app, raise_server_exceptions=False) as client:
         for result in schema.get_all_operations():
@@ -54,4 +54,4 @@ def test_no_request_makes_it_fail(memory: Memory, with_token: bool, mode):
             with suppress(Unsatisfiable):  # nothing in it can be wrong
                 ask()
     if not with_token:
-        assert memory.version == before and statuses == {401}
+        assert served.version == before and statuses == {401}

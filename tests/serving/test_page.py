@@ -61,14 +61,14 @@ class Service(NamedTuple):
     """A service that runs: where, and what it remembers."""
 
     url: str
-    memory: Any
+    served: Any
 
     def frame(self, rows: list[dict[str, Any]]) -> pd.DataFrame:
         """Rows of a request as a table; the test's own reading of them."""
-        known: pd.DataFrame = self.memory.model.candidates_.frame
+        candidates: pd.DataFrame = self.served.model.candidates_.frame
         table = pd.DataFrame(rows)
-        table = table[[name for name in known.columns if name in table]]
-        for name, dtype in known[table.columns].dtypes.items():
+        table = table[[name for name in candidates.columns if name in table]]
+        for name, dtype in candidates[table.columns].dtypes.items():
             if dtype.kind == "M":
                 table[name] = pd.to_datetime(table[name])
             elif dtype.kind in "iuf":
@@ -83,12 +83,12 @@ def serving(file: Path, folder: Path, **tokens: str) -> Iterator[Service]:
 
     from tabr.serving.app import create_app
     from tabr.serving.guards import Tokens
-    from tabr.serving.memory import Memory
+    from tabr.serving.served_model import ServedModel
 
     path = folder / file.name
     path.write_bytes(file.read_bytes())
-    memory = Memory(path, folder / "store", "cpu")
-    app = create_app(memory, Tokens(**tokens), compact_at_end=False)
+    served = ServedModel(path, folder / "store", "cpu")
+    app = create_app(served, Tokens(**tokens), compact_at_end=False)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -96,7 +96,7 @@ def serving(file: Path, folder: Path, **tokens: str) -> Iterator[Service]:
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        yield Service(f"http://127.0.0.1:{port}", memory)
+        yield Service(f"http://127.0.0.1:{port}", served)
     finally:
         server.should_exit = True
         thread.join()
@@ -161,11 +161,11 @@ class Page:
 
     def during(self, action: Callable[[], object]) -> tuple[dict[str, Any], Any]:
         """Do something that asks the server; return the row and the explanation."""
-        with self.tab.expect_response("**/v1/explain") as found:
+        with self.tab.expect_response("**/v1/explain") as response:
             action()
-        answer = found.value.json()["explanations"][0]
+        answer = response.value.json()["explanations"][0]
         self.tab.wait_for_function("!document.querySelector('main').ariaBusy")
-        return found.value.request.post_data_json["rows"][0], answer
+        return response.value.request.post_data_json["rows"][0], answer
 
     def field(self, name: str) -> Any:
         return self.tab.get_by_label(name, exact=True)
@@ -234,7 +234,7 @@ def test_each_column_has_a_field_of_its_kind(
 def test_the_prediction_and_its_neighbours_are_those_of_the_model(
     diabetes: Service, opening: Opening
 ) -> None:
-    model = diabetes.memory.model
+    model = diabetes.served.model
     with opening(diabetes.url) as page:
         row, _ = page.during(page.open)
         frame = diabetes.frame([row])
@@ -242,16 +242,16 @@ def test_the_prediction_and_its_neighbours_are_those_of_the_model(
         ends = page["#span"].inner_text().split(" 90%")[0].split(" to ")
         interval = model.predict_interval(frame, 0.9)[0]
         assert list(map(number, ends)) == pytest.approx(interval, abs=0.51)
-        found = model.explain(frame)
-        assert page.ids() == found.table.ids[0, :12].tolist()
+        explanation = model.explain(frame)
+        assert page.ids() == explanation.table.ids[0, :12].tolist()
         cells = page["#neighbors tr[data-id] .amount"].all_inner_texts()
         weights, effects = cells[::2], cells[1::2]
         assert [number(w) / 100 for w in weights] == pytest.approx(
-            found.table.weights[0, :12], abs=6e-4
+            explanation.table.weights[0, :12], abs=6e-4
         )
-        largest = np.abs(found.effects[0, :12]).max()
+        largest = np.abs(explanation.effects[0, :12]).max()
         assert [number(e) for e in effects] == pytest.approx(
-            found.effects[0, :12], abs=0.06 * largest
+            explanation.effects[0, :12], abs=0.06 * largest
         )
         last = page["#neighbors tfoot"].inner_text()
         assert "20 others" in last and page["#steps .dot"].count() == 24
@@ -262,12 +262,13 @@ def test_a_changed_value_is_asked_for_once_and_moves_the_prediction(
 ) -> None:
     with opening(diabetes.url) as page:
         page.open()
-        before, n_asked = page.number(), len(page.asked("/v1/explain"))
-        page.field("bmi").fill("")
+        before = page.number()
+        page.during(lambda: page.field("bmi").fill(""))
+        n_asked = len(page.asked("/v1/explain"))
         row, _ = page.during(lambda: page.field("bmi").press_sequentially("38.5"))
         assert row["bmi"] == 38.5
         assert len(page.asked("/v1/explain")) - n_asked <= 2  # and not at each key
-        predicted = diabetes.memory.model.predict(diabetes.frame([row]))[0]
+        predicted = diabetes.served.model.predict(diabetes.frame([row]))[0]
         assert page.number() == pytest.approx(predicted, abs=0.51) != before
         assert f"{page['#answer'].inner_text()}" in page["#spoken"].inner_text()
         row, _ = page.during(lambda: page.field("bmi").fill(""))
@@ -289,7 +290,7 @@ def test_an_answer_to_an_older_question_is_dropped(
         assert newer["bmi"] == 40
         shown = page.number()
         page.tab.wait_for_timeout(50)
-        predicted = diabetes.memory.model.predict(diabetes.frame([newer]))[0]
+        predicted = diabetes.served.model.predict(diabetes.frame([newer]))[0]
         assert page.number() == shown == pytest.approx(predicted, abs=0.51)
 
 
@@ -323,7 +324,7 @@ def test_a_row_unlike_all_others_is_called_a_guess(
 def test_classes_are_bars_with_the_set_marked(
     classes: Service, opening: Opening
 ) -> None:
-    model = classes.memory.model
+    model = classes.served.model
     with opening(classes.url) as page:
         row, answer = page.during(page.open)
         frame = classes.frame([row])
@@ -378,9 +379,9 @@ def test_an_example_fills_the_form_and_finds_itself(
         select = page["#example"]
         value = select.locator("optgroup option >> nth=3").get_attribute("value")
         row, _ = page.during(lambda: select.select_option(value))
-        known = resting.memory.model.candidates_.look_up([int(value)]).iloc[0]
-        assert row["town"] == known["town"] and row["garden"] == known["garden"]
-        assert pd.Timestamp(row["built"]) == known["built"]
+        candidate = resting.served.model.candidates_.look_up([int(value)]).iloc[0]
+        assert row["town"] == candidate["town"] and row["garden"] == candidate["garden"]
+        assert pd.Timestamp(row["built"]) == candidate["built"]
         assert page[".badge"].inner_text() == "the same"
         same = page.tab.locator("tr", has=page[".badge"]).get_attribute("data-id")
         assert same == value and "finds itself" in page["#example-note"].inner_text()
@@ -392,8 +393,8 @@ def test_an_example_fills_the_form_and_finds_itself(
 def test_an_added_row_becomes_a_neighbour_and_can_be_taken_back(
     changing: Service, opening: Opening
 ) -> None:
-    memory = changing.memory
-    n, new = len(memory.model.candidates_), memory.model.candidates_.next_id
+    served = changing.served
+    n, new = len(served.model.candidates_), served.model.candidates_.next_id
     with opening(changing.url) as page:
         page.open()
         before = page.number()
@@ -401,14 +402,14 @@ def test_an_added_row_becomes_a_neighbour_and_can_be_taken_back(
         page.during(lambda: page["#add-button"].click())
         page["#done >> text=Remembered"].wait_for()
         assert page.ids()[0] == new and page[".badge"].inner_text() == "added"
-        assert len(memory.model.candidates_) == n + 1
-        assert memory.model.candidates_.y_of(np.array([new])).tolist() == [99000]
+        assert len(served.model.candidates_) == n + 1
+        assert served.model.candidates_.y_of(np.array([new])).tolist() == [99000]
         assert f"{n + 1} remembered" in page["#about"].inner_text()
         assert page.number() != before
         page.during(lambda: page["#undo"].click())
         page["#done >> text=forgotten again"].wait_for()
         assert new not in page.ids() and page.number() == before
-        assert len(memory.model.candidates_) == n
+        assert len(served.model.candidates_) == n
 
 
 def test_a_row_without_a_label_is_not_added(
@@ -424,7 +425,7 @@ def test_a_row_without_a_label_is_not_added(
 def test_a_neighbour_is_relabelled_and_removed_through_its_menu(
     changing: Service, opening: Opening
 ) -> None:
-    candidates = lambda: changing.memory.model.candidates_  # noqa: E731
+    candidates = lambda: changing.served.model.candidates_  # noqa: E731
     with opening(changing.url) as page:
         page.open()
         first, second = page.ids()[:2]
@@ -463,8 +464,8 @@ def test_pasted_rows_are_predicted_and_the_first_fills_the_form(
         lines.nth(2).wait_for()
         assert row["rooms"] == frame["rooms"][0] and row["town"] is None
         assert page.field("street").input_value() == frame["street"][0]
-        known = resting.frame([{**r, "town": None} for r in part.to_dict("records")])
-        predicted = resting.memory.model.predict(known)
+        frame = resting.frame([{**r, "town": None} for r in part.to_dict("records")])
+        predicted = resting.served.model.predict(frame)
         cells = [lines.nth(k).locator("td").all_inner_texts() for k in range(3)]
         assert [number(c[0]) for c in cells] == pytest.approx(predicted, abs=0.51)
         assert [number(c[-1]) for c in cells] == price[:3].round().tolist()
@@ -588,12 +589,12 @@ def test_programmers_can_try_each_route(
         page["text=Use it"].click()
         route = page.tab.locator("details", has=page["code >> text=/v1/predict$/"])
         route.first.click()
-        with page.tab.expect_response("**/v1/predict") as found:
+        with page.tab.expect_response("**/v1/predict") as response:
             route.first.get_by_text("Try it").click()
-        said = found.value.json()["predictions"][0]["prediction"]
+        prediction = response.value.json()["predictions"][0]["prediction"]
         shown = route.first.locator("pre[aria-live]")
         shown.filter(has_text="200").wait_for()
-        assert f"{said}"[:8] in shown.inner_text()
+        assert f"{prediction}"[:8] in shown.inner_text()
         assert page["details"].count() == len(page.tab.evaluate(
             "Array.from(document.querySelectorAll('summary code'))"
         ))  # fmt: skip
@@ -653,10 +654,10 @@ CONTRAST = """() => {
       if (parts(color)[3] !== 0) return color;
     }
   };
-  const found = [];
+  const contrasts = [];
   const compare = (e, a, b) => {
     const [dark, bright] = [light(a), light(b)].sort((a, b) => a - b);
-    found.push([(bright + 0.05) / (dark + 0.05), e]);
+    contrasts.push([(bright + 0.05) / (dark + 0.05), e]);
   };
   const hasText = e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
   for (const e of document.querySelectorAll("body *"))
@@ -664,8 +665,8 @@ CONTRAST = """() => {
       compare(e, getComputedStyle(e).color, behind(e));
   for (const e of document.querySelectorAll("svg text:not(.inside)"))
     compare(e, getComputedStyle(e).fill, behind(e.closest("section")));
-  found.sort((a, b) => a[0] - b[0]);
-  return [found[0][0], found[0][1].outerHTML.slice(0, 100)];
+  contrasts.sort((a, b) => a[0] - b[0]);
+  return [contrasts[0][0], contrasts[0][1].outerHTML.slice(0, 100)];
 }"""
 
 

@@ -16,14 +16,14 @@ from click.testing import CliRunner
 from benchmarks.durability import full_disk, kill_rounds
 from tabr import cli
 from tabr.errors import DataError
-from tabr.serving.memory import Memory
 from tabr.serving.run import is_loopback, read_tokens
+from tabr.serving.served_model import ServedModel
 
 from .conftest import houses
 
 
 @contextmanager
-def served(path: Path, *options: str, **environment: str) -> Iterator[tuple]:
+def served_process(path: Path, *options: str, **environment: str) -> Iterator[tuple]:
     """Start the service; yield its process, host, port and first line."""
     command = [
         sys.executable,
@@ -60,19 +60,31 @@ def get(host: str, port: int, text: str, wait: float = 10.0) -> bytes:
 
 
 def test_it_says_where_it_listens_and_who_may_ask(model_file: Path):
-    with served(model_file, "--log") as (process, host, port, line):
+    with served_process(model_file, "--log") as (process, host, port, line):
         assert "120 candidates" in line or "candidates" in line
         assert "no token: this machine alone" in line
         answer = get(host, port, "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 200") and b"server:" not in answer.lower()
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=20)
-    assert "GET /healthz 200" in said and "Traceback" not in said
+        _, errors = process.communicate(timeout=20)
+    assert "GET /healthz 200" in errors and "Traceback" not in errors
     token = "t" * 24
-    with served(model_file, TABR_TOKEN=token) as (_, host, port, line):
+    with served_process(model_file, TABR_TOKEN=token) as (_, host, port, line):
         assert "a token is needed" in line
         answer = get(host, port, "GET /v1/model HTTP/1.1\r\nhost: x\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 401")
+
+
+def test_ctrl_c_ends_it_in_good_order(model_file: Path):
+    served = ServedModel(model_file, model_file.with_name("store"), "cpu")
+    served.add(served.schema.to_rows(houses(1)[0]), [1.0])
+    served.close()
+    store = str(model_file.with_name("store"))
+    with served_process(model_file, "--store", store) as (process, *_):
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=20)
+    assert (process.returncode, output, errors) == (0, "", "")
+    assert model_file.with_name("houses-1.tabr").is_file()
 
 
 def test_without_a_token_it_stays_on_this_machine(model_file: Path, monkeypatch):
@@ -99,6 +111,9 @@ def test_what_cannot_be_served_leaves_nothing_behind(model_file: Path):
     table.write_text("a,b\n1,2\n")
     result = CliRunner().invoke(cli.main, ["serve", str(table), "--port", "0"])
     assert result.exit_code == 2 and "table.csv cannot be read" in result.stderr
+    command = ["serve", str(model_file), "--port", "0", "--store", str(table)]
+    result = CliRunner().invoke(cli.main, command)  # which is no store
+    assert result.exit_code == 2 and "table.csv, however" in result.stderr
     assert {p.name for p in model_file.parent.iterdir()} == {"houses.tabr", "table.csv"}
 
 
@@ -115,7 +130,7 @@ def test_tokens_come_from_files_or_the_environment(tmp_path: Path, monkeypatch):
 
 
 def test_a_slow_client_holds_nobody_up(model_file: Path):
-    with served(model_file) as (_, host, port, _):
+    with served_process(model_file) as (_, host, port, _):
         slow = [socket.create_connection((host, port)) for _ in range(30)]
         for connection in slow:
             connection.sendall(
@@ -136,7 +151,7 @@ def test_broken_requests_do_not_end_it(model_file: Path):
         "POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{}",
         "GET /" + "a" * 100_000 + " HTTP/1.1\r\nhost: x\r\n\r\n",
     ]
-    with served(model_file) as (process, host, port, _):
+    with served_process(model_file) as (process, host, port, _):
         for text in broken:
             try:
                 answer = get(host, port, text, wait=2.0)
@@ -148,19 +163,19 @@ def test_broken_requests_do_not_end_it(model_file: Path):
 
 
 def test_acknowledged_updates_survive_kills(model_file: Path):
-    memory = Memory(model_file, model_file.with_name("other"), "cpu")
-    rows = memory.schema.to_rows(houses(20, seed=8)[0])
-    memory.close()
-    found = kill_rounds(model_file, rows, n_updates=40, n_rounds=2, seed=1)
-    assert found["acknowledged"] == 40 and found["retries"] >= 1
-    assert (found["lost"], found["doubled"], found["under_another_id"]) == (0, 0, 0)
+    served = ServedModel(model_file, model_file.with_name("other"), "cpu")
+    rows = served.schema.to_rows(houses(20, seed=8)[0])
+    served.close()
+    counts = kill_rounds(model_file, rows, n_updates=40, n_rounds=2, seed=1)
+    assert counts["acknowledged"] == 40 and counts["retries"] >= 1
+    assert (counts["lost"], counts["doubled"], counts["under_another_id"]) == (0, 0, 0)
 
 
 def test_a_full_disk_refuses_updates_and_nothing_else(model_file: Path):
-    memory = Memory(model_file, model_file.with_name("other"), "cpu")
-    rows = memory.schema.to_rows(houses(20, seed=8)[0])
-    memory.close()
-    found = full_disk(model_file, rows)
-    assert found["refused"] == 5 and "try again later" in found["said"]
-    assert (found["prediction_meanwhile"], found["update_afterwards"]) == (200, 201)
-    assert found["exactly_the_acknowledged"]
+    served = ServedModel(model_file, model_file.with_name("other"), "cpu")
+    rows = served.schema.to_rows(houses(20, seed=8)[0])
+    served.close()
+    outcome = full_disk(model_file, rows)
+    assert outcome["refused"] == 5 and "try again later" in outcome["said"]
+    assert (outcome["prediction_meanwhile"], outcome["update_afterwards"]) == (200, 201)
+    assert outcome["exactly_the_acknowledged"]

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from tabr.serving.store import Behind, Change, Store, StoreError, open_store
+from tabr.serving.store.contract import Change, ChangesCompacted, Store, StoreError
+from tabr.serving.store.opening import open_store
 
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload([__name__])
@@ -58,9 +59,9 @@ def append_beside_others(
 ) -> None:
     """Append n changes while others do; send their numbers and all that was seen."""
     store = open_store(address, identity)
-    known, seen, own = 0, {}, {}
-    while len(own) < n:
-        item = f"{name} {len(own)}"
+    after, seen, kept = 0, {}, {}
+    while len(kept) < n:
+        item = f"{name} {len(kept)}"
 
         def make(newer: list[Change], item: str = item) -> Any:
             for change in newer:
@@ -68,21 +69,21 @@ def append_beside_others(
             return "add", {"name": item}, {}
 
         try:
-            change, is_new = store.append(make, after=known)
-        except Behind:
+            change, is_new = store.append(make, after=after)
+        except ChangesCompacted:
             checkpoint = store.checkpoint()
             assert checkpoint is not None
-            known = checkpoint[0]
+            after = checkpoint[0]
             continue
         assert is_new
-        own[change.seq] = seen[change.seq] = item
-        known = change.seq
+        kept[change.seq] = seen[change.seq] = item
+        after = change.seq
     store.close()
-    sender.send((own, seen))
+    sender.send((kept, seen))
 
 
 def limit(n_bytes: int | None) -> None:
-    """Let no file grow beyond this size, as on a full disk; None lifts the limit."""
+    """Limit the size of files, as on a full disk; None lifts the limit."""
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     soft = hard if n_bytes is None else n_bytes
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -1,4 +1,4 @@
-"""The command `serve`."""
+"""The command `serve`, and the service of the demo."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tabr.cli.messages import debug
 
 @click.command()
 @model_argument
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
 @click.option(
     "--store",
@@ -76,7 +78,7 @@ def serve(
 
 
 def check_libraries() -> None:
-    """Refuse to serve without the libraries that it takes."""
+    """Refuse to start without the libraries of the extra `serve`."""
     from tabr.optional import require
 
     for library in ("fastapi", "uvicorn", "prometheus_client"):

@@ -82,6 +82,11 @@ class Signals(NamedTuple):
     table: NeighborTable
     labels: NDArray[Any]
 
+    def take(self, index: NDArray[np.int64]) -> Signals:
+        """Return the rows at index."""
+        table = NeighborTable._make(part[index] for part in self.table)
+        return Signals(self.predictions[index], table, self.labels[index])
+
 
 def calibrate(signals: Signals, y: NDArray[Any], target: Target) -> Calibration:
     """Learn from the errors of predictions for rows whose labels y (n,) are known."""

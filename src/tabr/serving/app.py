@@ -1,17 +1,13 @@
-"""The service: routes, and what each of them asks of the memory.
+"""The routes of the service, and the statuses of its refusals.
 
 Annotations are evaluated here, as FastAPI reads those of requests, which are made for
 the columns of a model.
 """
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -19,21 +15,17 @@ from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 
 from tabr import __version__
-from tabr.errors import DataError
+from tabr.errors import CellTypeError, DataError, UnknownIdError
 from tabr.serving import bulk, messages
-from tabr.serving.batching import Batcher
 from tabr.serving.guards import Guard, Limits, Tokens
-from tabr.serving.memory import Answered, Memory, UnknownIds
-from tabr.serving.metrics import Metrics
-from tabr.serving.store import KeyReused, StoreError
+from tabr.serving.served_model import ServedModel
+from tabr.serving.service import Service
+from tabr.serving.store.contract import KeyReused, StoreError
 
 logger = logging.getLogger("tabr.serving")
 
 PAGE = Path(__file__).with_name("page")
-COVERAGE = 0.9
-CATCH_UP_SECONDS = 1.0  # between looks at what others did to a shared store
 
-Result = TypeVar("Result")
 Key = Annotated[
     str | None,
     Header(
@@ -44,34 +36,25 @@ Key = Annotated[
         description="a name of the request: sent again, it is not done again",
     ),
 ]
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": messages.Problem}
-    for status in (400, 401, 403, 408, 413, 422, 503)
-}
-CHANGES: dict[int | str, dict[str, Any]] = {
-    **PROBLEMS,
-    404: {"model": messages.Problem},
-    409: {"model": messages.Problem},
-}
 
 
 def create_app(
-    memory: Memory,
+    served: ServedModel,
     tokens: Tokens | None = None,
     limits: Limits | None = None,
     *,
     compact_at_end: bool = True,
 ) -> FastAPI:
-    """Return the service of a memory, as an ASGI app.
+    """Return the service of a model, as an ASGI app.
 
     Args:
-        memory: The model in use; it is closed when the app ends.
-        tokens: Who may do what.
-        limits: How much a request may ask for.
+        served: The model in use; it is closed when the app ends.
+        tokens: The tokens that clients must send.
+        limits: The most that a request may take.
         compact_at_end: Whether changes become a model file when the app ends.
     """
     tokens, limits = tokens or Tokens(), limits or Limits()
-    service = _Service(memory, compact_at_end)
+    service = Service(served, compact_at_end)
     app = FastAPI(
         title="tabr",
         version=__version__,
@@ -80,82 +63,14 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    requests = messages.Requests(memory.schema, limits.rows, COVERAGE)
+    requests = messages.Requests(served.schema, limits.rows)
     _add_questions(app, service, requests)
     _add_changes(app, service, requests)
     bulk.add_routes(app, service, limits)
-    _add_rest(app, service)
-    _add_errors(app, service)
-    app.add_middleware(Guard, tokens=tokens, limits=limits)
-    service.metrics.watch(app)
+    _add_pages(app, service)
+    _add_refusals(app)
+    app.add_middleware(Guard, tokens=tokens, limits=limits, metrics=service.metrics)
     return app
-
-
-class _Service:
-    """What requests share: the memory, and the threads that work for them."""
-
-    def __init__(self, memory: Memory, compact_at_end: bool) -> None:
-        self.memory, self.compact_at_end = memory, compact_at_end
-        self.metrics = Metrics(memory)
-        self.predictions = Batcher(self._predict)
-        self._others = ThreadPoolExecutor(1, "explanations")
-        self._changes = ThreadPoolExecutor(1, "changes")
-        self.ready = False
-
-    def _predict(self, asked: Sequence[tuple[Any, float]]) -> list[Any]:
-        """Answer rows that each come with a coverage."""
-        frame = self.memory.schema.to_frame([row for row, _ in asked])
-        self.metrics.batch_rows.observe(len(asked))
-        coverages = [coverage for _, coverage in asked]
-        version, answers = self.memory.predict(frame, coverages)
-        return [(version, answer) for answer in answers]
-
-    async def explain(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Do what takes longer than a prediction."""
-        return await _in(self._others, work, *arguments)
-
-    async def change(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Change the memory; changes wait for one another."""
-        return await _in(self._changes, work, *arguments)
-
-    @asynccontextmanager
-    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """Look after a shared store while the app runs; then compact and close."""
-        look = asyncio.create_task(self._keep_up())
-        self.ready = True
-        try:
-            yield
-        finally:
-            self.ready = False
-            look.cancel()
-            await self.change(self._close)
-            self.predictions.close()
-            self._others.shutdown(wait=False, cancel_futures=True)
-            self._changes.shutdown(wait=False)
-
-    async def _keep_up(self) -> None:
-        while True:
-            await asyncio.sleep(CATCH_UP_SECONDS)
-            try:
-                await self.change(self.memory.catch_up)
-            except Exception as error:  # the store may come back
-                logger.warning("the store cannot be read: %s", error)
-
-    def _close(self) -> None:
-        try:
-            if self.compact_at_end and self.memory.n_uncompacted:
-                self.memory.compact()
-        except Exception as error:  # nothing is lost: the store has all changes
-            logger.warning("changes were not compacted: %s", error)
-        finally:
-            self.memory.close()
-
-
-async def _in(
-    thread: ThreadPoolExecutor, work: Callable[..., Result], *arguments: Any
-) -> Result:
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(thread, partial(work, *arguments))
 
 
 def _rows(request: Any) -> list[dict[str, Any]]:
@@ -163,97 +78,95 @@ def _rows(request: Any) -> list[dict[str, Any]]:
     return [row.model_dump(by_alias=True) for row in request.rows]
 
 
-def _add_questions(app: FastAPI, service: _Service, r: messages.Requests) -> None:
-    memory = service.memory
+def _add_questions(app: FastAPI, service: Service, r: messages.Requests) -> None:
+    served, problems = service.served, messages.problems()
 
-    @app.get("/v1/model", response_model=messages.About, responses=PROBLEMS)
+    @app.get("/v1/model", response_model=messages.ModelInfo, responses=problems)
     async def model(request: Request) -> dict[str, Any]:
-        """Return the columns of a row, the size of the memory and its version."""
+        """Return the columns of a row, the number of candidates and the version."""
         rights = request.state.rights
-        return {**memory.about(), "rights": rights, "coverage": COVERAGE}
+        return {**served.about(), "rights": rights, "coverage": messages.COVERAGE}
 
-    @app.post("/v1/predict", response_model=messages.Predictions, responses=PROBLEMS)
+    @app.post("/v1/predict", response_model=messages.Predictions, responses=problems)
     async def predict(query: r.query) -> JSONResponse:  # type: ignore[name-defined]
         """Predict rows, each with an interval or a set of classes."""
-        asked = [(row, query.coverage) for row in _rows(query)]
-        answers = await service.predictions.ask(asked)
-        predictions = [answer for _, answer in answers]
+        rows = [(row, query.coverage) for row in _rows(query)]
+        answers = await service.predictions.ask(rows)
+        predictions = [prediction for _, prediction in answers]
         return JSONResponse({"version": answers[0][0], "predictions": predictions})
 
-    @app.post("/v1/explain", response_model=messages.Explanations, responses=PROBLEMS)
+    @app.post("/v1/explain", response_model=messages.Explanations, responses=problems)
     async def explain(question: r.question) -> JSONResponse:  # type: ignore[name-defined]
-        """Predict rows, and say what each neighbour did to the prediction."""
-        frame = memory.schema.to_frame(_rows(question))
-        how = question.coverage, question.top
-        version, answers = await service.explain(memory.explain, frame, *how)
-        return JSONResponse({"version": version, "explanations": answers})
+        """Predict rows, with the effect of each neighbour on the prediction."""
+        frame = served.schema.to_frame(_rows(question))
+        version, explanations = await service.read(
+            served.explain, frame, question.coverage, question.top
+        )
+        return JSONResponse({"version": version, "explanations": explanations})
 
-    @app.get("/v1/candidates", response_model=messages.Candidates, responses=PROBLEMS)
+    @app.get("/v1/candidates", response_model=messages.Candidates, responses=problems)
     async def candidates(
         n: Annotated[int, Query(ge=1, le=1000, description="how many")] = 20,
     ) -> dict[str, Any]:
-        """Return rows of the memory, spread evenly over it."""
-        return {"rows": await service.explain(memory.sample, n)}
+        """Return candidates, spread evenly over all."""
+        return {"rows": await service.read(served.sample, n)}
 
 
-def _add_changes(app: FastAPI, service: _Service, r: messages.Requests) -> None:
-    memory = service.memory
-    how: dict[str, Any] = {"response_model": messages.Changed, "responses": CHANGES}
+def _add_changes(app: FastAPI, service: Service, r: messages.Requests) -> None:
+    served, problems = service.served, messages.problems(404, 409)
 
-    @app.post("/v1/candidates", status_code=201, **how)
-    async def add(addition: r.addition, key: Key = None) -> dict[str, Any]:  # type: ignore[name-defined]
-        """Remember labelled rows; predictions use them at once."""
-        if len(addition.rows) != len(addition.labels):
-            raise DataError(
-                f"each row needs one label, however {len(addition.rows)} rows and"
-                f" {len(addition.labels)} labels came"
-            )
-        done = await service.change(memory.add, _rows(addition), addition.labels, key)
-        return _changed(done)
+    @app.post("/v1/candidates", status_code=201, responses=problems)
+    async def add(addition: r.addition, key: Key = None) -> messages.ChangeResult:  # type: ignore[name-defined]
+        """Add labelled rows to the candidates; predictions use them at once."""
+        _check_labels("row", addition.rows, addition.labels)
+        return await service.change(served.add, _rows(addition), addition.labels, key)
 
-    @app.patch("/v1/candidates", **how)
-    async def relabel(change: messages.Relabelling, key: Key = None) -> dict[str, Any]:
+    @app.patch("/v1/candidates", responses=problems)
+    async def relabel(
+        change: messages.Relabelling, key: Key = None
+    ) -> messages.ChangeResult:
         """Give candidates other labels."""
-        if len(change.ids) != len(change.labels):
-            raise DataError(
-                f"each id needs one label, however {len(change.ids)} ids and"
-                f" {len(change.labels)} labels came"
-            )
-        work = memory.relabel, change.ids, change.labels, key
-        return _changed(await service.change(*work))
+        _check_labels("id", change.ids, change.labels)
+        return await service.change(served.relabel, change.ids, change.labels, key)
 
-    @app.delete("/v1/candidates", **how)
-    async def remove(removal: messages.Removal, key: Key = None) -> dict[str, Any]:
-        """Forget candidates."""
-        return _changed(await service.change(memory.remove, removal.ids, key))
+    @app.delete("/v1/candidates", responses=problems)
+    async def remove(
+        removal: messages.Removal, key: Key = None
+    ) -> messages.ChangeResult:
+        """Remove candidates."""
+        return await service.change(served.remove, removal.ids, key)
 
-    @app.post("/v1/compact", response_model=messages.Compacted, responses=PROBLEMS)
-    async def compact() -> dict[str, Any]:
+    @app.post("/v1/compact", responses=messages.problems())
+    async def compact() -> messages.Compaction:
         """Write a model file that holds all changes."""
-        path = await service.change(memory.compact)
-        return {"version": memory.version, "file": path.name}
+        path = await service.change(served.compact)
+        return messages.Compaction(version=served.version, file=path.name)
 
 
-def _changed(done: Answered) -> dict[str, Any]:
-    return done._asdict()
+def _check_labels(word: str, items: Sequence[Any], labels: Sequence[Any]) -> None:
+    if len(items) != len(labels):
+        raise DataError(
+            f"each {word} needs one label, however {len(items)} {word}s and"
+            f" {len(labels)} labels came"
+        )
 
 
-def _add_rest(app: FastAPI, service: _Service) -> None:
+def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/healthz", include_in_schema=False)
     async def alive() -> dict[str, str]:
-        """Say that the process answers."""
+        """Return that the process answers."""
         return {"status": "ok"}
 
     @app.get("/readyz", include_in_schema=False)
     async def ready() -> JSONResponse:
-        """Say whether requests may come."""
+        """Return whether requests may come."""
         status = "ready" if service.ready else "starting"
         return JSONResponse({"status": status}, 200 if service.ready else 503)
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
         """Return counters for Prometheus."""
-        return Response(*service.metrics.page())
+        return service.metrics.page()
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
@@ -268,30 +181,27 @@ def _add_rest(app: FastAPI, service: _Service) -> None:
     app.mount("/static", StaticFiles(directory=PAGE), name="static")
 
 
-def _add_errors(app: FastAPI, service: _Service) -> None:
+def _add_refusals(app: FastAPI) -> None:
     """Give each error a status and one sentence, and never a trace."""
 
-    def say(status: int) -> Callable[[Request, Any], JSONResponse]:
-        def handle(request: Request, error: Any) -> JSONResponse:
-            text = error.args[0] if isinstance(error, KeyError) else str(error)
-            return JSONResponse({"detail": text}, status)
+    def with_status(status: int) -> Callable[[Request, Exception], JSONResponse]:
+        return lambda request, error: JSONResponse({"detail": str(error)}, status)
 
-        return handle
-
-    app.add_exception_handler(DataError, say(422))
-    app.add_exception_handler(UnknownIds, say(404))
-    app.add_exception_handler(KeyReused, say(409))
+    app.add_exception_handler(DataError, with_status(422))
+    app.add_exception_handler(CellTypeError, with_status(422))
+    app.add_exception_handler(UnknownIdError, with_status(404))
+    app.add_exception_handler(KeyReused, with_status(409))
 
     @app.exception_handler(StoreError)
     async def not_kept(request: Request, error: StoreError) -> JSONResponse:
-        """Say that nothing was changed; where the store is stays in the log."""
+        """Answer that nothing was changed; where the store is stays in the log."""
         logger.error("%s", error)
         text = "the change could not be kept, so it was not made: try again later"
         return JSONResponse({"detail": text}, 503)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        """Name what is wrong and where; what came is not sent back."""
+        """Name the mistakes and their places; the values are not sent back."""
         detail = [
             {"loc": list(e["loc"]), "msg": e["msg"], "type": e["type"]}
             for e in error.errors()

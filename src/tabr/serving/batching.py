@@ -1,70 +1,70 @@
-"""Many requests at once: what arrives while the model is busy is asked together."""
+"""Requests that come at the same time, answered together."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
-Answer = Callable[[Sequence[Any]], list[Any]]  # rows -> an answer for each
+
+class _Request(NamedTuple):
+    """Rows of a client, and where their answers go."""
+
+    rows: Sequence[Any]
+    answers: asyncio.Future[list[Any]]
 
 
 class Batcher:
-    """Asks about rows in batches, in one thread.
+    """Answers rows in batches, in one thread.
 
-    Nobody waits for a batch to fill: the first request is asked at once, and those that
+    No request waits for a batch to fill: the first is answered at once, and those that
     come meanwhile are the next batch.
     """
 
-    def __init__(self, answer: Answer, most_rows: int = 1024) -> None:
-        """Take what answers rows; it is called from a thread."""
+    def __init__(
+        self, answer: Callable[[Sequence[Any]], list[Any]], most_rows: int = 1024
+    ) -> None:
+        """Take the function that answers rows; it is called from a thread."""
         self._answer, self._most_rows = answer, most_rows
-        self._waiting: list[tuple[Sequence[Any], asyncio.Future[list[Any]]]] = []
+        self._waiting: list[_Request] = []
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "answers")
 
-    @property
-    def n_waiting(self) -> int:
-        """Return how many requests wait."""
-        return len(self._waiting)
-
     async def ask(self, rows: Sequence[Any]) -> list[Any]:
         """Return an answer for each row."""
-        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((rows, future))
+        request = _Request(rows, asyncio.get_running_loop().create_future())
+        self._waiting.append(request)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
-        return await future
+        return await request.answers
 
     async def _run(self) -> None:
         while self._waiting:
             n_rows, n = 0, 0
             while n < len(self._waiting) and (n == 0 or n_rows < self._most_rows):
-                n_rows += len(self._waiting[n][0])
+                n_rows += len(self._waiting[n].rows)
                 n += 1
             batch, self._waiting = self._waiting[:n], self._waiting[n:]
             await self._settle(batch)
 
-    async def _settle(
-        self, batch: list[tuple[Sequence[Any], asyncio.Future[list[Any]]]]
-    ) -> None:
+    async def _settle(self, batch: list[_Request]) -> None:
         loop = asyncio.get_running_loop()
-        every = [row for rows, _ in batch for row in rows]
+        rows = [row for request in batch for row in request.rows]
         try:
-            answers = await loop.run_in_executor(self._thread, self._answer, every)
+            answers = await loop.run_in_executor(self._thread, self._answer, rows)
         except Exception as error:
-            if len(batch) > 1:  # who is to blame must not spoil it for the others
-                for one in batch:
-                    await self._settle([one])
-            elif not batch[0][1].done():
-                batch[0][1].set_exception(error)
+            if len(batch) > 1:  # the other requests must not suffer from a wrong one
+                for request in batch:
+                    await self._settle([request])
+            elif not batch[0].answers.done():
+                batch[0].answers.set_exception(error)
             return
         start = 0
-        for rows, future in batch:
-            if not future.done():  # its client may have left
-                future.set_result(answers[start : start + len(rows)])
-            start += len(rows)
+        for request in batch:
+            if not request.answers.done():  # its client may have left
+                request.answers.set_result(answers[start : start + len(request.rows)])
+            start += len(request.rows)
 
     def close(self) -> None:
         """End the thread."""

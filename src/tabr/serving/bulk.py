@@ -12,6 +12,7 @@ from fastapi import FastAPI, Query, Request, Response
 from tabr.errors import DataError
 from tabr.serving import messages
 from tabr.serving.guards import Limits
+from tabr.serving.service import Service
 from tabr.text import plain_list
 
 CSV, ARROW = "text/csv", "application/vnd.apache.arrow.stream"
@@ -26,20 +27,27 @@ _BODY = {
 }
 
 
+def media_type(request: Request) -> str:
+    """Return the format of a request's body, one of the two."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media not in (CSV, ARROW):
+        raise DataError(
+            f"a table must come as {CSV} or {ARROW}, however: {media!r:.80}"
+        )
+    return media
+
+
 def read(content: bytes, media: str, most_rows: int) -> pd.DataFrame:
-    """Read the table of a body."""
-    kind = media.partition(";")[0].strip().lower()
-    if kind not in (CSV, ARROW):
-        raise DataError(f"a table must come as {CSV} or {ARROW}, however: {kind!r:.80}")
+    """Return the table of a body."""
     try:
-        if kind == CSV:
+        if media == CSV:
             frame = pd.read_csv(io.BytesIO(content), encoding="utf-8")
         else:
             with pa.ipc.open_stream(pa.BufferReader(content)) as stream:
                 frame = stream.read_all().to_pandas()
     except (ValueError, pa.ArrowException, OSError, EOFError, IndexError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "empty"
-        raise DataError(f"the table cannot be read as {kind}: {reason:.200}") from None
+        raise DataError(f"the table cannot be read as {media}: {reason:.200}") from None
     if len(frame) > most_rows:
         raise DataError(
             f"a table may have at most {most_rows} rows, however {len(frame)} came"
@@ -47,10 +55,10 @@ def read(content: bytes, media: str, most_rows: int) -> pd.DataFrame:
     return frame.set_axis([str(name) for name in frame.columns], axis=1)
 
 
-def written(table: dict[str, list[Any]], media: str) -> Response:
-    """Return a table in the format of the request."""
+def write(table: dict[str, list[Any]], media: str) -> Response:
+    """Return a table as an answer."""
     frame = pd.DataFrame(table)
-    if media.partition(";")[0].strip().lower() == CSV:
+    if media == CSV:
         return Response(frame.to_csv(index=False), media_type=CSV)
     sink = io.BytesIO()
     arrow = pa.Table.from_pandas(frame, preserve_index=False)
@@ -59,76 +67,65 @@ def written(table: dict[str, list[Any]], media: str) -> Response:
     return Response(sink.getvalue(), media_type=ARROW)
 
 
-def add_routes(app: FastAPI, service: Any, limits: Limits) -> None:
-    """Add the routes of tables."""
-    memory = service.memory
-    problems: dict[int | str, dict[str, Any]] = {
-        status: {"model": messages.Problem}
-        for status in (400, 401, 403, 408, 409, 413, 422, 503)
-    }
+def add_routes(app: FastAPI, service: Service, limits: Limits) -> None:
+    """Add the routes of tables to an app."""
+    served = service.served
+    tables = {"content": {CSV: {}, ARROW: {}}, "description": "a table"}
 
     @app.post(
         "/v1/predict/table",
         response_class=Response,
-        responses={
-            **problems,
-            200: {"content": {CSV: {}, ARROW: {}}, "description": "a table"},
-        },
+        responses={**messages.problems(), 200: tables},
         openapi_extra=_BODY,
     )
     async def predict(
-        request: Request, coverage: Annotated[float, Query(gt=0, lt=1)] = 0.9
+        request: Request,
+        coverage: Annotated[float, Query(gt=0, lt=1)] = messages.COVERAGE,
     ) -> Response:
         """Predict the rows of a table; the answer has predictions and their limits."""
-        media = request.headers.get("content-type", "")
-        content = await request.body()
+        media, content = media_type(request), await request.body()
 
         def work() -> Response:
             frame = read(content, media, limits.bulk_rows)
-            _, answers = memory.predict(frame, [coverage] * len(frame))
-            return written(columns(answers), media)
+            _, predictions = served.predict(frame, [coverage] * len(frame))
+            return write(columns(predictions), media)
 
-        answer: Response = await service.explain(work)
-        return answer
+        return await service.read(work)
 
     @app.post(
         "/v1/candidates/table",
         status_code=201,
-        response_model=messages.Changed,
-        responses=problems,
+        responses=messages.problems(),
         openapi_extra=_BODY,
     )
     async def add(
         request: Request,
         target: Annotated[str, Query(description="the column of labels", min_length=1)],
-    ) -> dict[str, Any]:
-        """Remember the labelled rows of a table."""
-        media = request.headers.get("content-type", "")
-        content = await request.body()
+    ) -> messages.ChangeResult:
+        """Add the labelled rows of a table to the candidates."""
+        media, content = media_type(request), await request.body()
 
-        def work() -> dict[str, Any]:
+        def work() -> messages.ChangeResult:
             frame = read(content, media, limits.bulk_rows)
             if target not in frame:
                 raise DataError(f"the table must have the column {target!r:.80}")
-            labels = plain_list(frame.pop(target).tolist())
-            rows = memory.schema.to_rows(memory.matched(frame))
-            done: dict[str, Any] = memory.add(rows, labels)._asdict()
-            return done
+            labels = plain_list(frame.pop(target))
+            frame = served.model.preprocessor_.match(frame, caller="The model")
+            return served.add(served.schema.to_rows(frame), labels)
 
-        answer: dict[str, Any] = await service.change(work)
-        return answer
+        return await service.change(work)
 
 
-def columns(answers: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Return answers as columns: numbers with their interval, or classes."""
-    table: dict[str, list[Any]] = {"prediction": [a["prediction"] for a in answers]}
-    if answers and "interval" in answers[0]:
-        table["low"] = [a["interval"][0] for a in answers]
-        table["high"] = [a["interval"][1] for a in answers]
-    elif answers:
-        for name in answers[0]["probabilities"]:
+def columns(predictions: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return predictions as columns: numbers with their intervals, or classes."""
+    table: dict[str, list[Any]] = {"prediction": [p["prediction"] for p in predictions]}
+    if predictions and "interval" in predictions[0]:
+        table["low"] = [p["interval"][0] for p in predictions]
+        table["high"] = [p["interval"][1] for p in predictions]
+    elif predictions:
+        for name in predictions[0]["probabilities"]:
             table[f"probability of {name}"] = [
-                a["probabilities"][name] for a in answers
+                p["probabilities"][name] for p in predictions
             ]
-    table["typicality"] = [a["typicality"] for a in answers]
+    table["typicality"] = [p["typicality"] for p in predictions]
     return table

@@ -1,22 +1,24 @@
-"""What stands before the service: who may do what, how much, and for how long."""
+"""Checks before a request is answered: its token, its size and its time."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tabr.serving.metrics import Metrics
 
 logger = logging.getLogger("tabr.serving")
 
 Rights = Literal["read", "write"]
-OPEN = ("/", "/healthz", "/readyz", "/docs")  # and /static: they tell nothing of rows
+OPEN = ("/", "/healthz", "/readyz", "/docs")  # and /static: without any data
 
 HEADERS: Mapping[str, str] = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:;"
@@ -29,47 +31,49 @@ HEADERS: Mapping[str, str] = {
     "permissions-policy": "geolocation=(), camera=(), microphone=()",
     "cache-control": "no-store",
 }
+_ENCODED = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Who may write and who may only read; without both everybody may do all."""
+    """The tokens for writing and for reading; without any, all clients may write."""
 
     write: str | None = field(default=None, repr=False)
     read: str | None = field(default=None, repr=False)
 
     @property
     def needed(self) -> bool:
-        """Tell whether a token must come."""
+        """Whether a client must send a token."""
         return self.write is not None or self.read is not None
 
     def rights(self, header: str | None) -> Rights | None:
-        """Return what the sender of an Authorization header may do; None is nothing.
+        """Return the rights that an Authorization header gives; None is no right.
 
-        Every token is compared in the same time, whatever came.
+        The comparison takes the same time for all headers.
         """
         if not self.needed:
             return "write"
         scheme, _, token = (header or "").partition(" ")
-        given = token.strip().encode()
-        found: Rights | None = None
-        for name, known in (("read", self.read), ("write", self.write)):
-            same = secrets.compare_digest(given, (known or "").encode())
-            if same and known and scheme.lower() == "bearer":
-                found = name  # type: ignore[assignment]
-        return found
+        sent = token.strip().encode()
+        may_read, may_write = (
+            secrets.compare_digest(sent, (expected or "").encode()) and bool(expected)
+            for expected in (self.read, self.write)
+        )
+        if scheme.lower() != "bearer":
+            return None
+        return "write" if may_write else "read" if may_read else None
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a request may ask for.
+    """The most that a request may take.
 
     Attributes:
-        body_bytes: Of a body.
-        body_seconds: Until it has come.
-        rows: Of a request in JSON.
-        bulk_rows: Of a table.
-        seconds: Until it is answered.
+        body_bytes: Size of a body.
+        body_seconds: Time until the body has arrived.
+        rows: Rows of a request in JSON.
+        bulk_rows: Rows of a table.
+        seconds: Time until the answer is complete.
     """
 
     body_bytes: int = 16 << 20
@@ -80,33 +84,40 @@ class Limits:
 
 
 class Refusal(Exception):
-    """A request that is not let in."""
+    """A request that is refused."""
 
     def __init__(self, status: int, detail: str, **headers: str) -> None:
-        """Keep the status, a sentence, and headers to send."""
+        """Take the status, a sentence, and headers to send."""
         super().__init__(detail)
         self.status, self.detail, self.headers = status, detail, headers
 
+    def response(self) -> JSONResponse:
+        """Return the refusal as an answer, the last on its connection."""
+        headers = {"connection": "close", **self.headers}
+        return JSONResponse({"detail": self.detail}, self.status, headers)
+
 
 class Guard:
-    """Checks tokens and bodies, adds headers, and logs without contents."""
+    """The middleware: it checks, adds headers, counts, and logs without contents."""
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, limits: Limits) -> None:
-        """Stand before an app."""
+    def __init__(
+        self, app: ASGIApp, tokens: Tokens, limits: Limits, metrics: Metrics
+    ) -> None:
+        """Guard an app."""
         self.app, self.tokens, self.limits = app, tokens, limits
+        self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or refuse it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, status = time.perf_counter(), [500]
-        begun = [False]
+        start, status = time.perf_counter(), 0  # until the answer begins
 
         async def answer(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                begun[0] = True
-                status[0] = message["status"]
+                status = message["status"]
                 message["headers"] = [*message.get("headers", []), *_ENCODED]
             await send(message)
 
@@ -121,20 +132,20 @@ class Guard:
 
             inner = self.app(scope, replay, answer)
             await asyncio.wait_for(inner, self.limits.seconds)
-        except Refusal as refusal:
-            if not begun[0]:
-                await _refuse(refusal, answer)
-        except TimeoutError:
-            if not begun[0]:
-                await _refuse(Refusal(503, "the answer took too long"), answer)
+        except (Refusal, TimeoutError) as error:
+            late = Refusal(503, "the answer took too long")
+            refusal = error if isinstance(error, Refusal) else late
+            if not status:
+                await refusal.response()(scope, receive, answer)
         finally:
-            logger.info(
-                "%s %s %d %.1f ms",
-                scope["method"],
-                scope["path"],
-                status[0],
-                1000 * (time.perf_counter() - start),
-            )
+            seconds = time.perf_counter() - start
+            self._record(scope, status or 500, seconds)
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", None) or "other"
+        self.metrics.count(route, status, seconds)
+        method, path = scope["method"], scope["path"]
+        logger.info("%s %s %d %.1f ms", method, path, status, 1000 * seconds)
 
     def _admit(self, scope: Scope) -> None:
         headers = {
@@ -164,7 +175,7 @@ class Guard:
         return Refusal(413, f"a body may have at most {most:.3g} MiB: send fewer rows")
 
     async def _read(self, receive: Receive) -> bytes:
-        """Read a body, unless it is too long or comes too slowly."""
+        """Return the body, unless it is too long or comes too slowly."""
         parts, n_bytes = [], 0
         end = time.monotonic() + self.limits.body_seconds
         while True:
@@ -181,19 +192,3 @@ class Guard:
                 raise self._too_large()
             if not message.get("more_body", False):
                 return b"".join(parts)
-
-
-_ENCODED = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-
-
-async def _refuse(refusal: Refusal, send: Any) -> None:
-    body = json.dumps({"detail": refusal.detail}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-        *((k.encode(), v.encode()) for k, v in refusal.headers.items()),
-    ]
-    start = {"type": "http.response.start", "status": refusal.status}
-    await send({**start, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

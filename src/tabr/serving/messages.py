@@ -15,26 +15,29 @@ from pydantic import (
 )
 from pydantic import StrictStr as Text
 
-from tabr.serving.schema import ColumnInfo, Schema
+from tabr.serving.schema import Column, Schema, Value
+
+MOST_IDS = 10_000
+MOST_EXPLAINED = 256  # rows of a request
+COVERAGE = 0.9  # unless a request names another
 
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Label = Number | StrictBool | Text
 Coverage = Annotated[float, Field(gt=0, lt=1)]
-MOST_IDS = 10_000
 Ids = Annotated[
     list[Annotated[StrictInt, Field(ge=0, lt=2**63)]],
     Field(min_length=1, max_length=MOST_IDS),
 ]
 
 
-class Strictly(BaseModel):
-    """A message that holds nothing but what it names."""
+class StrictMessage(BaseModel):
+    """A message with no other fields than those it names."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Interval(BaseModel):
-    """Of a number: what is predicted, and between what it lies."""
+class NumberPrediction(BaseModel):
+    """A predicted number, and the interval that holds the truth."""
 
     prediction: float | None
     interval: tuple[float | None, float | None]
@@ -43,43 +46,54 @@ class Interval(BaseModel):
     )
 
 
-class Classes(BaseModel):
-    """Of a class: what is predicted, how likely each is, and which may be true."""
+class ClassPrediction(BaseModel):
+    """A predicted class, the probabilities of all, and the set that holds the truth."""
 
-    prediction: bool | float | str
+    prediction: Value
     probabilities: dict[str, float]
-    set: list[bool | float | str]
+    set: list[Value]
     typicality: float | None
 
 
 class Predictions(BaseModel):
-    """What is predicted for each row, by which version of the memory."""
+    """A prediction for each row, and the version of the model that made them."""
 
     version: str
-    predictions: list[Interval | Classes]
+    predictions: list[NumberPrediction | ClassPrediction]
 
 
-class Neighbor(BaseModel):
-    """A row of the memory, and what it did to a prediction."""
+class Candidate(BaseModel):
+    """A row that may be retrieved."""
 
     id: int
-    label: bool | float | str | None
+    label: Value | None
+    row: dict[str, Any]
+
+
+class Candidates(BaseModel):
+    """Rows that may be retrieved."""
+
+    rows: list[Candidate]
+
+
+class Neighbor(Candidate):
+    """A candidate that was retrieved, and its effect on the prediction."""
+
     weight: float
     effect: float
     distance: float | None
     correction: float | None = None
-    row: dict[str, Any]
 
 
 class Others(BaseModel):
-    """The neighbours that are not listed, together."""
+    """The neighbours that are not listed, summed up."""
 
     count: int
     weight: float
     effect: float
 
 
-class Receipt(BaseModel):
+class Origin(BaseModel):
     """Where a prediction came from."""
 
     usual: float | None
@@ -89,11 +103,11 @@ class Receipt(BaseModel):
     others: Others
 
 
-class IntervalReceipt(Interval, Receipt):
+class NumberExplanation(NumberPrediction, Origin):
     """A predicted number, and where it came from."""
 
 
-class ClassesReceipt(Classes, Receipt):
+class ClassExplanation(ClassPrediction, Origin):
     """A predicted class, and where it came from."""
 
 
@@ -101,54 +115,28 @@ class Explanations(BaseModel):
     """Where the prediction for each row came from."""
 
     version: str
-    explanations: list[IntervalReceipt | ClassesReceipt]
+    explanations: list[NumberExplanation | ClassExplanation]
 
 
-class Changed(BaseModel):
-    """What a change of the memory has led to."""
+class ChangeResult(BaseModel):
+    """The candidates that a change concerned, and the state after it."""
 
     ids: list[int]
     n_candidates: int
     version: str
 
 
-class Relabelling(Strictly):
+class Relabelling(StrictMessage):
     """Other labels for candidates, in the order of their ids."""
 
     ids: Ids
     labels: Annotated[list[Label], Field(min_length=1, max_length=MOST_IDS)]
 
 
-class Removal(Strictly):
-    """Candidates to forget."""
+class Removal(StrictMessage):
+    """Candidates to remove."""
 
     ids: Ids
-
-
-class Candidate(BaseModel):
-    """A row of the memory."""
-
-    id: int
-    label: bool | float | str | None
-    row: dict[str, Any]
-
-
-class Candidates(BaseModel):
-    """Rows of the memory."""
-
-    rows: list[Candidate]
-
-
-class Column(BaseModel):
-    """A column of a row, and what is usual in it."""
-
-    name: str
-    kind: Literal["numeric", "binary", "categorical", "date"] | None
-    levels: list[bool | float | str] | None
-    low: float | None
-    high: float | None
-    median: float | None
-    example: bool | float | str | None
 
 
 class Place(BaseModel):
@@ -158,13 +146,13 @@ class Place(BaseModel):
     longitude: str
 
 
-class About(BaseModel):
+class ModelInfo(BaseModel):
     """What a client must know of the model."""
 
     version: str
     task: Literal["regression", "classification"]
     target: str | None
-    classes: list[bool | float | str] | None
+    classes: list[Value] | None
     n_candidates: int
     n_members: int
     context_size: int
@@ -175,7 +163,7 @@ class About(BaseModel):
     place: Place | None
 
 
-class Compacted(BaseModel):
+class Compaction(BaseModel):
     """The model file that holds all changes."""
 
     version: str
@@ -183,47 +171,56 @@ class Compacted(BaseModel):
 
 
 class Problem(BaseModel):
-    """What went wrong, in one sentence."""
+    """The reason of a refusal, in one sentence or field by field."""
 
     detail: str | list[dict[str, Any]]
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the refusals of a route for OpenAPI: those of all routes, and these."""
+    common = (400, 401, 403, 408, 413, 422, 503)
+    return {status: {"model": Problem} for status in (*common, *statuses)}
 
 
 class Requests:
     """The requests that hold rows, checked column by column."""
 
-    def __init__(self, schema: Schema, most_rows: int, coverage: float) -> None:
+    def __init__(self, schema: Schema, most_rows: int) -> None:
         """Make them for the columns of a model."""
-        fields: dict[str, Any] = {
-            f"column_{k}": (_cell(column) | None, Field(alias=column.name))
+        cells: dict[str, Any] = {
+            f"column_{k}": (_cell_type(column) | None, Field(alias=column.name))
             for k, column in enumerate(schema.columns)
         }
         for k, name in enumerate(schema.others):
-            fields[f"other_{k}"] = (Any, Field(default=None, alias=name, exclude=True))
-        row = create_model("Row", __config__=ConfigDict(extra="forbid"), **fields)
-        rows = Annotated[list[row], Field(min_length=1, max_length=most_rows)]  # type: ignore[valid-type]
-        labels = Annotated[list[Label], Field(min_length=1, max_length=most_rows)]
-        strictly = ConfigDict(extra="forbid")
-        self.query: type[BaseModel] = create_model(
+            cells[f"other_{k}"] = (Any, Field(default=None, alias=name, exclude=True))
+        row = create_model("Row", __base__=StrictMessage, **cells)
+
+        def list_of(item: Any, most: int = most_rows) -> Any:
+            return Annotated[list[item], Field(min_length=1, max_length=most)]
+
+        self.query = create_model(
             "Query",
-            __config__=strictly,
-            rows=(rows, ...),
-            coverage=(Coverage, coverage),
+            __base__=StrictMessage,
+            rows=(list_of(row), ...),
+            coverage=(Coverage, COVERAGE),
         )
-        few = Annotated[list[row], Field(min_length=1, max_length=min(most_rows, 256))]  # type: ignore[valid-type]
-        self.question: type[BaseModel] = create_model(
+        self.question = create_model(
             "Question",
-            __config__=strictly,
-            rows=(few, ...),
-            coverage=(Coverage, coverage),
+            __base__=StrictMessage,
+            rows=(list_of(row, min(most_rows, MOST_EXPLAINED)), ...),
+            coverage=(Coverage, COVERAGE),
             top=(Annotated[int, Field(ge=1, le=1000)], 12),
         )
-        self.addition: type[BaseModel] = create_model(
-            "Addition", __config__=strictly, rows=(rows, ...), labels=(labels, ...)
+        self.addition = create_model(
+            "Addition",
+            __base__=StrictMessage,
+            rows=(list_of(row), ...),
+            labels=(list_of(Label), ...),
         )
 
 
-def _cell(column: ColumnInfo) -> Any:
-    """Return the type of a cell; None says that it is missing."""
+def _cell_type(column: Column) -> Any:
+    """Return the type of a cell that is not missing."""
     if column.cell == "number":
         return Number
     if column.cell == "flag":

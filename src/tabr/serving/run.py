@@ -1,7 +1,8 @@
-"""Start the service: what it needs, where it listens, and what it says of itself."""
+"""The service as a process: its tokens, its address, its start and its end."""
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import logging
 import os
@@ -13,7 +14,7 @@ import uvicorn
 from tabr.errors import DataError
 from tabr.serving.app import create_app
 from tabr.serving.guards import Limits, Tokens
-from tabr.serving.memory import Memory
+from tabr.serving.served_model import ServedModel
 
 TOKEN, READ_TOKEN = "TABR_TOKEN", "TABR_READ_TOKEN"
 SHORTEST = 16  # characters of a token
@@ -21,7 +22,7 @@ MOST_CONNECTIONS = 512
 
 
 def read_tokens(write: Path | None = None, read: Path | None = None) -> Tokens:
-    """Return the tokens of files, else of environment variables."""
+    """Return the tokens from files, or else from environment variables."""
     return Tokens(_token(write, TOKEN), _token(read, READ_TOKEN))
 
 
@@ -40,7 +41,7 @@ def _token(path: Path | None, variable: str) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach an address.
+    """Whether only this machine can reach an address.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -67,13 +68,13 @@ def serve(
 
     Args:
         path: The model file.
-        store: Where changes are kept: a folder, or a postgresql:// address; None is a
+        store: The place of changes: a folder, or a postgresql:// address; None is a
             folder beside the model.
-        host: Where to listen.
-        port: Likewise; 0 is any free one.
-        tokens: Who may do what; without tokens only this machine may ask.
-        limits: How much a request may ask for.
-        device: Where to compute.
+        host: The address to listen on.
+        port: The port; 0 is any free one.
+        tokens: The tokens that clients must send; without, only this machine may ask.
+        limits: The most that a request may take.
+        device: The device to compute on.
     """
     tokens = tokens or Tokens()
     if not tokens.needed and not is_loopback(host):
@@ -82,9 +83,10 @@ def serve(
             f" {host} can be reached by others: set {TOKEN} or use --token-file"
         )
     listening = _listen(host, port)
-    place = path.with_name(f"{path.name}.memory") if store is None else store
-    memory = Memory(path, place, device)
-    app = create_app(memory, tokens, limits)
+    if store is None:
+        store = path.with_name(f"{path.name}.memory")
+    served = ServedModel(path, store, device)
+    app = create_app(served, tokens, limits)
     config = uvicorn.Config(
         app,
         host=host,
@@ -98,40 +100,41 @@ def serve(
         h11_max_incomplete_event_size=64 << 10,
         timeout_graceful_shutdown=10,
     )
-    server = _Server(config)
-    server.message = _message(memory, tokens)
-    server.run([listening])
+    # A ctrl-c arrives here once more, after the server has ended in good order.
+    with contextlib.suppress(KeyboardInterrupt):
+        _Server(config, _message(served, tokens)).run([listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Take the address before any work is done."""
+    """Return a socket at the address, before any work is done."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    taken = socket.socket(family, socket.SOCK_STREAM)
-    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        taken.bind((host, port))
+        listening.bind((host, port))
     except OSError as error:
-        taken.close()
+        listening.close()
         raise DataError(
             f"the service needs a free address, however {host}:{port} cannot be had"
             f" ({error.strerror}): choose another --port or --host"
         ) from error
-    return taken
+    return listening
 
 
-def _message(memory: Memory, tokens: Tokens) -> str:
-    about = memory.about()
-    who = "a token is needed" if tokens.needed else "no token: this machine alone"
+def _message(served: ServedModel, tokens: Tokens) -> str:
+    access = "a token is needed" if tokens.needed else "no token: this machine alone"
     return (
-        f"{about['n_candidates']:,} candidates, version {about['version']}; {who}."
-        " Page at /, API at /docs; ctrl-c ends it"
+        f"{len(served.model.candidates_):,} candidates, version {served.version};"
+        f" {access}. Page at /, API at /docs; ctrl-c ends it"
     )
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens once it does."""
+    """A server that prints its address and a message once it listens."""
 
-    message = ""
+    def __init__(self, config: uvicorn.Config, message: str) -> None:
+        super().__init__(config)
+        self.message = message
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """Begin to listen."""

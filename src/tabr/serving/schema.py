@@ -1,67 +1,56 @@
-"""The columns of a model as data: for checks of requests, for the page, for tables."""
+"""The columns of a model, and rows of plain values as tables with these columns."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
+from pydantic import BaseModel, Field
 
 from tabr.errors import DataError
 from tabr.tables.cells import ColumnKind
 from tabr.tables.coordinates import Coordinates, find_coordinates
-from tabr.text import plain, plain_rows
+from tabr.text import plain, plain_list, plain_rows
 
 MOST_LEVELS = 50  # offered to choose from
-Cell = Literal["number", "flag", "text"]
 Row = Mapping[str, Any]
+Value = bool | float | str
 
 
-@dataclass(frozen=True)
-class ColumnInfo:
-    """A column of the rows that a model takes.
-
-    Attributes:
-        name: Its name.
-        kind: How the model reads it; None if only a rule does.
-        cell: What a cell is in JSON. A date is text.
-        levels: Values to choose from, the most frequent first; None for numbers.
-        low: The smallest number; None for others.
-        high: The largest.
-        median: The middle one.
-        example: A value.
-    """
+class Column(BaseModel):
+    """A column of the rows that a model takes, and the values that are usual in it."""
 
     name: str
-    kind: ColumnKind | None
-    cell: Cell
-    levels: tuple[Any, ...] | None
-    low: float | None
-    high: float | None
-    median: float | None
-    example: Any
+    kind: ColumnKind | None = Field(description="null if only a rule reads it")
+    cell: Literal["number", "flag", "text"] = Field(
+        description="the type of a cell in JSON; a date is text"
+    )
+    levels: list[Value] | None = None
+    low: float | None = None
+    high: float | None = None
+    median: float | None = None
+    example: Value | None = None
 
 
 class Schema:
-    """What a row must hold, and how rows become a table."""
+    """The columns of a row, and the way from rows to a table and back."""
 
     def __init__(self, model: Any) -> None:
-        """Read it off a fitted model and its candidates."""
+        """Read the columns of a fitted model and its candidates."""
         frame: pd.DataFrame = model.candidates_.frame
         kinds: Mapping[str, ColumnKind] = model.preprocessor_.kinds_
         by_rule = () if model.candidates is None else model.candidates.columns
         names = [n for n in frame.columns if n in kinds or n in set(by_rule)]
         self.columns = [_describe(frame[name], kinds.get(name)) for name in names]
-        # Columns that nothing reads may come, too, as they do in tables.
+        # Requests may hold columns that nothing reads, as tables do.
         self.others = [str(n) for n in frame.columns if n not in set(names)]
         self.place: Coordinates | None = find_coordinates(frame, kinds)
         self._dtypes = {str(name): dtype for name, dtype in frame.dtypes.items()}
 
     def to_frame(self, rows: Sequence[Row]) -> pd.DataFrame:
-        """Return rows as a table; what a row does not have is missing."""
+        """Return rows as a table; a column that a row lacks is a missing value."""
         table: dict[str, Any] = {}
         for column in self.columns:
             cells = [row.get(column.name) for row in rows]
@@ -69,31 +58,29 @@ class Schema:
         return pd.DataFrame(table)
 
     def to_rows(self, frame: pd.DataFrame) -> list[dict[str, Any]]:
-        """Return a table as rows of plain values, the model's own columns."""
+        """Return a table as rows of plain values, in the columns of the model."""
         names = [column.name for column in self.columns]
         return plain_rows(frame[[name for name in names if name in frame]])
 
 
-def _describe(series: pd.Series[Any], kind: ColumnKind | None) -> ColumnInfo:
-    known = series.dropna()
+def _describe(series: pd.Series[Any], kind: ColumnKind | None) -> Column:
+    values = series.dropna()
     is_flag = pd.api.types.is_bool_dtype(series.dtype)
     is_number = pd.api.types.is_numeric_dtype(series.dtype) and not is_flag
-    cell: Cell = "flag" if is_flag else "number" if is_number else "text"
-    levels: tuple[Any, ...] | None = None
-    low = high = median = None
+    cell: Any = "flag" if is_flag else "number" if is_number else "text"
+    usual: dict[str, Any] = {}
     if kind in ("binary", "categorical"):
-        levels = tuple(plain(v) for v in known.value_counts().index[:MOST_LEVELS])
-    elif cell == "number" and len(known):
-        low, high = float(plain(known.min())), float(plain(known.max()))
-        middle = np.median(known.to_numpy(np.float64))
-        is_single = known.dtype == np.float32
-        median = float(plain(np.float32(middle) if is_single else middle))
-    example = plain(known.iloc[len(known) // 2]) if len(known) else None
-    return ColumnInfo(str(series.name), kind, cell, levels, low, high, median, example)
+        usual["levels"] = plain_list(values.value_counts().index[:MOST_LEVELS])
+    elif is_number and len(values):
+        usual["low"], usual["high"] = plain(values.min()), plain(values.max())
+        usual["median"] = plain(values.median())
+    if len(values):
+        usual["example"] = plain(values.iloc[len(values) // 2])
+    return Column(name=str(series.name), kind=kind, cell=cell, **usual)
 
 
-def _series(cells: list[Any], column: ColumnInfo, dtype: Any) -> pd.Series[Any]:
-    """Return cells as a series of the sort that the model was fitted on."""
+def _series(cells: list[Any], column: Column, dtype: Any) -> pd.Series[Any]:
+    """Return cells as a series of the type that the model was fitted on."""
     if column.cell == "number":
         return pd.Series([math.nan if v is None else v for v in cells], dtype=float)
     if pd.api.types.is_datetime64_any_dtype(dtype):
@@ -102,7 +89,7 @@ def _series(cells: list[Any], column: ColumnInfo, dtype: Any) -> pd.Series[Any]:
 
 
 def _dates(cells: list[Any], name: str) -> pd.Series[Any]:
-    """Read dates as ISO writes them."""
+    """Return dates, written as in ISO 8601, as a series."""
     texts = pd.Series(cells, dtype=object)
     dates = pd.to_datetime(texts, errors="coerce", format="ISO8601")
     wrong = texts[dates.isna() & texts.notna()]

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tabr.errors import DataError
-from tabr.serving.store import Change, Store, StoreError, Unsure, open_store
+from tabr.serving.store.contract import Change, OutcomeUnknown, Store, StoreError
+from tabr.serving.store.opening import open_store
 from tabr.serving.store.postgres import PostgresConnection, _read
 
 from ..conftest import Open
@@ -115,20 +116,20 @@ class Wire:
                 client.close()
                 continue
             server = socket.create_connection(self._server)
-            for one, other in ((client, server), (server, client)):
-                arguments = one, other, one is client
+            for source, target in ((client, server), (server, client)):
+                arguments = source, target, source is client
                 threading.Thread(target=self._pass, args=arguments, daemon=True).start()
 
-    def _pass(self, one: socket.socket, other: socket.socket, asks: bool) -> None:
+    def _pass(self, source: socket.socket, target: socket.socket, asks: bool) -> None:
         try:
-            while content := one.recv(1 << 16):
+            while content := source.recv(1 << 16):
                 if asks and self.cut and b"COMMIT\0" in content:
-                    self._cut(one, other, content)
+                    self._cut(source, target, content)
                     break
-                other.sendall(content)
+                target.sendall(content)
         except OSError:
             pass
-        for end in (one, other):
+        for end in (source, target):
             end.close()
 
     def _cut(self, client: socket.socket, server: socket.socket, asked: bytes) -> None:
@@ -172,7 +173,7 @@ def test_a_commit_that_never_arrived_is_an_error(url: str, identity: str):
             StoreError, match="nothing was changed; try again"
         ) as caught:
             keep(store, "two", 1)
-        assert not isinstance(caught.value, Unsure)
+        assert not isinstance(caught.value, OutcomeUnknown)
         assert names(store) == ["one"]
 
 
@@ -183,7 +184,7 @@ def test_where_nothing_can_be_found_out_the_key_helps(
     with wired(url, identity) as (wire, store):
         keep(store, "one", 0)
         wire.cut, wire.dies = when, True
-        with pytest.raises(Unsure, match="send it again with the same key"):
+        with pytest.raises(OutcomeUnknown, match="send it again with the same key"):
             keep(store, "two", 1, key="key")
         with pytest.raises(StoreError, match="nothing was changed, try again"):
             keep(store, "two", 1, key="key")
@@ -193,11 +194,15 @@ def test_where_nothing_can_be_found_out_the_key_helps(
 
 
 def test_a_commit_waits_for_the_disk(url: str):
-    for said, done in (("off", "on"), ("on", "on"), ("remote_apply", "remote_apply")):
-        options = f"?options=-csynchronous_commit%3D{said}"
+    for setting, used in (
+        ("off", "on"),
+        ("on", "on"),
+        ("remote_apply", "remote_apply"),
+    ):
+        options = f"?options=-csynchronous_commit%3D{setting}"
         connection = PostgresConnection(_read(url + options), 1)
         connection.begin_writing()
-        assert connection.execute("SHOW synchronous_commit") == [(done,)]
+        assert connection.execute("SHOW synchronous_commit") == [(used,)]
         connection.close()
 
 

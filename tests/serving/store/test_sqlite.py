@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabr.serving.store import StoreError, open_store
+from tabr.serving.store.contract import StoreError
+from tabr.serving.store.opening import open_store
 from tabr.serving.store.sqlite import SqliteConnection
 
 from ..conftest import Open
@@ -74,8 +75,8 @@ def test_a_full_disk_loses_nothing_and_leaves_no_half(opened: Open, tmp_path: Pa
     store = opened(path, ME)
     assert names(store) == kept and store.checkpoint() is None
     store.close()
-    ((said,),) = sqlite3.connect(path).execute("PRAGMA integrity_check")
-    assert said == "ok"
+    ((verdict,),) = sqlite3.connect(path).execute("PRAGMA integrity_check")
+    assert verdict == "ok"
 
 
 # A library between SQLite and the disk: syncing fails if a file says so.
@@ -125,7 +126,7 @@ def test_a_failing_sync_is_no_commit(opened: Open, tmp_path: Path, how: str):
         assert error == "StoreError" and "nothing was changed" in sentence
         assert names(store) == ["before"]
     else:  # here it may
-        assert error == "Unsure" and "with the same key" in sentence
+        assert error == "OutcomeUnknown" and "with the same key" in sentence
         assert keep(store, "failed", 1).seq in (2, 3)
 
 

@@ -12,16 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabr.errors import DataError
-from tabr.serving.store import (
-    Behind,
+from tabr.serving.store import sql
+from tabr.serving.store.contract import (
     Change,
+    ChangesCompacted,
     KeyReused,
+    NoStore,
     OtherModel,
     Store,
     StoreError,
-    open_store,
-    sql,
 )
+from tabr.serving.store.opening import open_store
 
 from ..conftest import Begin, Open
 from ..work import append_beside_others, append_for_ever, finish, keep, start
@@ -120,29 +121,33 @@ class Transcript:
         return change if change.seq > self.first else change._replace(payload={})
 
 
-def do(store: Store, step: Any, known: Transcript) -> None:
+def do(store: Store, step: Any, transcript: Transcript) -> None:
     """Do a step on both, and compare what comes of it."""
     if isinstance(step, Append):
-        do_append(store, step, known)
+        do_append(store, step, transcript)
     elif isinstance(step, Compact):
-        seq = known.after(step.back)
+        seq = transcript.after(step.back)
         store.compact(seq, step.model)
-        if seq >= known.first:
-            known.checkpoint = (seq, step.model)
+        if seq >= transcript.first:
+            transcript.checkpoint = (seq, step.model)
     elif isinstance(step, Read):
-        after = known.after(step.back)
-        if after < known.first:
-            with pytest.raises(Behind, match="begin again from the checkpoint"):
+        after = transcript.after(step.back)
+        if after < transcript.first:
+            with pytest.raises(
+                ChangesCompacted, match="begin again from the checkpoint"
+            ):
                 store.changes(after)
         else:
-            assert repr(store.changes(after)) == repr(known.changes[after:])
+            assert repr(store.changes(after)) == repr(transcript.changes[after:])
     elif isinstance(step, Refuse):
         with pytest.raises(ZeroDivisionError):
-            store.append(lambda _: 1 // 0, after=len(known.changes), key="a new key")
+            store.append(
+                lambda _: 1 // 0, after=len(transcript.changes), key="a new key"
+            )
 
 
-def do_append(store: Store, step: Append, known: Transcript) -> None:
-    after, calls = known.after(step.back), []
+def do_append(store: Store, step: Append, transcript: Transcript) -> None:
+    after, calls = transcript.after(step.back), []
 
     def make(newer: list[Change]) -> Any:
         calls.append(newer)
@@ -152,23 +157,23 @@ def do_append(store: Store, step: Append, known: Transcript) -> None:
         key, fingerprint = step.key, step.fingerprint
         return store.append(make, after=after, key=key, fingerprint=fingerprint)
 
-    old = known.take_key(step)
+    old = transcript.take_key(step)
     if old is KeyReused:
         with pytest.raises(KeyReused):
             append()
     elif old is not None:
         assert repr(append()) == repr((old, False))
-    elif after < known.first:
-        with pytest.raises(Behind):
+    elif after < transcript.first:
+        with pytest.raises(ChangesCompacted):
             append()
     else:
-        n = len(known.changes) + 1
+        n = len(transcript.changes) + 1
         change = Change(n, step.kind, step.payload, step.response)
         assert repr(append()) == repr((change, True))
-        assert repr(calls.pop()) == repr([known.changes[after:]][0])
-        known.changes.append(change)
+        assert repr(calls.pop()) == repr([transcript.changes[after:]][0])
+        transcript.changes.append(change)
         if step.key is not None:
-            known.keys[step.key] = step.fingerprint, change
+            transcript.keys[step.key] = step.fingerprint, change
     assert not calls
 
 
@@ -176,15 +181,15 @@ def do_append(store: Store, step: Append, known: Transcript) -> None:
 @settings(max_examples=25)
 def test_a_store_does_what_its_transcript_says(begin: Begin, steps: list[Any]):
     address, identity = begin()
-    store, known = open_store(address, identity), Transcript()
+    store, transcript = open_store(address, identity), Transcript()
     for step in [*steps, Reopen()]:
         if isinstance(step, Reopen):
             store.close()
             store = open_store(address, identity)
-        do(store, step, known)
-        assert store.checkpoint() == known.checkpoint
-        kept = store.changes(known.first)
-        assert repr(kept) == repr(known.changes[known.first :])
+        do(store, step, transcript)
+        assert store.checkpoint() == transcript.checkpoint
+        kept = store.changes(transcript.first)
+        assert repr(kept) == repr(transcript.changes[transcript.first :])
     store.close()
 
 
@@ -290,6 +295,20 @@ def test_another_model_has_no_part_in_a_store(opened: Open, begin: Begin):
     assert names(store) == ["one"] and store.checkpoint() is None
 
 
+def test_a_store_is_not_begun_by_looking_for_it(opened: Open, begin: Begin):
+    address, identity = begin()
+    with pytest.raises(NoStore, match="must have been begun"):
+        open_store(address, identity, begin=False)
+    if "://" not in address:
+        assert not Path(address).exists()
+    keep(opened(address, identity), "one", 0)
+    store = open_store(address, identity, begin=False)
+    assert names(store) == ["one"]
+    store.close()
+    with pytest.raises(NoStore, match="must have been begun"):
+        open_store(address, "c" * 64, begin=False)
+
+
 def test_an_unknown_format_is_refused(
     opened: Open, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ):
@@ -327,8 +346,8 @@ def test_reading_does_not_wait_for_writing(store: Store):
 
 def test_who_waited_sees_what_was_kept_meanwhile(opened: Open, begin: Begin):
     address, identity = begin()
-    one, other = opened(address, identity), opened(address, identity)
-    waiting = threading.Thread(target=lambda: keep(other, "two", 0))
+    first, second = opened(address, identity), opened(address, identity)
+    waiting = threading.Thread(target=lambda: keep(second, "two", 0))
 
     def make(newer: list[Change]) -> Any:
         waiting.start()
@@ -336,9 +355,9 @@ def test_who_waited_sees_what_was_kept_meanwhile(opened: Open, begin: Begin):
         assert waiting.is_alive()
         return "add", {"name": "one"}, {}
 
-    one.append(make, after=0)
+    first.append(make, after=0)
     waiting.join()
-    assert names(one) == ["one", "two"]
+    assert names(first) == ["one", "two"]
 
 
 def test_threads_share_a_store(store: Store):
@@ -369,19 +388,19 @@ def test_threads_share_a_store(store: Store):
 def test_who_waits_too_long_is_told_and_may_try_again(
     opened: Open, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sql, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(sql.Connection, "wait_seconds", 0.1)
     address, identity = begin()
-    one, other = opened(address, identity), opened(address, identity)
+    first, second = opened(address, identity), opened(address, identity)
 
     def make(newer: list[Change]) -> Any:
         with pytest.raises(StoreError, match="nothing was changed, try again"):
-            keep(other, "beside", 0)
-        assert names(other) == []
+            keep(second, "beside", 0)
+        assert names(second) == []
         return "add", {"name": "one"}, {}
 
-    one.append(make, after=0)
-    assert keep(other, "two", 0).seq == 2
-    assert names(one) == ["one", "two"]
+    first.append(make, after=0)
+    assert keep(second, "two", 0).seq == 2
+    assert names(first) == ["one", "two"]
 
 
 def test_processes_append_beside_each_other(opened: Open, begin: Begin):
@@ -400,9 +419,9 @@ def test_processes_append_beside_each_other(opened: Open, begin: Begin):
     assert list(everything) == [*range(1, 2 * n + 1)]
     wanted = sorted(f"{name} {k}" for name in "ab" for k in range(n))
     assert sorted(everything.values()) == wanted
-    for own, seen in (finish(*worker) for worker in workers):
-        assert len(own) == n
-        assert own.items() <= seen.items() <= everything.items()
+    for kept, seen in (finish(*worker) for worker in workers):
+        assert len(kept) == n
+        assert kept.items() <= seen.items() <= everything.items()
 
 
 def test_what_is_read_is_one_state(opened: Open, begin: Begin):
@@ -416,7 +435,7 @@ def test_what_is_read_is_one_state(opened: Open, begin: Begin):
             while after < 150:
                 try:
                     after += len(reader.changes(after))
-                except Behind:
+                except ChangesCompacted:
                     after, n_behind = reader.checkpoint()[0], n_behind + 1
             ends.append(after)
         except Exception as error:

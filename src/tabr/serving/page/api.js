@@ -59,15 +59,15 @@ function failure(status, detail) {
     return new Failure(sentence(detail ?? `The server answered with error ${status}`), status);
   }
   const rest = detail.filter(({ loc }) => loc[1] !== "rows" && loc[1] !== "labels");
-  const found = new Failure(rest.map(({ msg }) => sentence(msg)).join(" "), status);
+  const problem = new Failure(rest.map(({ msg }) => sentence(msg)).join(" "), status);
   for (const { loc: [, part, row, name], msg } of detail) {
-    if (part === "labels") found.label = sentence(msg);
+    if (part === "labels") problem.label = sentence(msg);
     if (part !== "rows") continue;
-    found.row ??= row;
-    if (row === found.row && name) found.columns.set(String(name), sentence(msg));
-    else if (!name) found.message = sentence(msg);
+    problem.row ??= row;
+    if (row === problem.row && name) problem.columns.set(String(name), sentence(msg));
+    else if (!name) problem.message = sentence(msg);
   }
-  return found;
+  return problem;
 }
 
 function sentence(text) {

@@ -46,7 +46,7 @@ export function readTable(text, columns, label) {
     first.split(b).length > first.split(a).length ? b : a);
   const [head = [], ...lines] = split(text.trim(), delimiter);
   const names = head.map((name) => name.trim());
-  const known = new Map(columns.map((column) => [column.name, column]));
+  const columnNames = new Set(columns.map((column) => column.name));
   const missing = columns.filter((column) => !names.includes(column.name));
   if (missing.length === columns.length) {
     throw new Error("The first line must hold column names, but it has none of the model's.");
@@ -59,11 +59,11 @@ export function readTable(text, columns, label) {
   }
   const rows = lines.map((cells) => Object.fromEntries(columns.map((column) =>
     [column.name, readCell(cells[names.indexOf(column.name)] ?? "", column, delimiter)])));
-  const place = known.has(label.name) ? -1 : names.indexOf(label.name);
+  const place = columnNames.has(label.name) ? -1 : names.indexOf(label.name);
   const labels = place < 0 ? null
     : lines.map((cells) => readCell(cells[place], label, delimiter));
-  const extra = names.filter((name, k) => !known.has(name) && k !== place);
-  const list = (found) => found.slice(0, 5).join(", ") + (found.length > 5 ? ", …" : "");
+  const extra = names.filter((name, k) => !columnNames.has(name) && k !== place);
+  const list = (items) => items.slice(0, 5).join(", ") + (items.length > 5 ? ", …" : "");
   const note = [
     lines.length === 1 ? "Read one row." : `Read ${lines.length} rows; the first is in the form.`,
     missing.length && `Left empty: ${list(missing.map((column) => column.name))}.`,

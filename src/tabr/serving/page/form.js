@@ -12,9 +12,9 @@ const MOST_OPTIONS = 12; // with more levels one types, and may choose
  * `parse` makes a value of it.
  */
 class Field {
-  constructor(column, known, onInput) {
+  constructor(column, usual, onInput) {
     this.column = column;
-    this.known = known;
+    this.usual = usual;
     this.id = `field-${++Field.count}`;
     this.error = make("p", { class: "error", id: `${this.id}-error`, hidden: true });
     this.hint = make("p", { class: "hint", id: `${this.id}-hint` });
@@ -61,8 +61,8 @@ class Field {
 
 class NumberField extends Field {
   build() {
-    const { low, high } = this.known ?? this.column;
-    const whole = this.known?.whole;
+    const { low, high } = this.usual ?? this.column;
+    const whole = this.usual?.whole;
     const fine = 10 ** Math.floor(Math.log10((high - low) / 50 || 1));
     this.step = whole ? Math.max(1, fine) : fine;
     this.input = make("input", {
@@ -80,10 +80,10 @@ class NumberField extends Field {
     return this.labelled(this.input, this.slider);
   }
 
-  show(value) { return fixed(value, this.known?.decimals ?? decimalsOf(Math.abs(value), 3)); }
+  show(value) { return fixed(value, this.usual?.decimals ?? decimalsOf(Math.abs(value), 3)); }
 
   slide() {
-    const decimals = this.known?.decimals ?? 2;
+    const decimals = this.usual?.decimals ?? 2;
     this.input.value = Number(Number(this.slider.value).toFixed(decimals));
   }
 
@@ -113,8 +113,8 @@ class DateField extends Field {
     this.input = make("input", {
       id: this.id, type: this.timed ? "datetime-local" : "date", ...this.described,
     });
-    if (this.known) {
-      const [low, high] = [this.known.low, this.known.high].map((time) =>
+    if (this.usual) {
+      const [low, high] = [this.usual.low, this.usual.high].map((time) =>
         new Date(time).toISOString().slice(0, 10));
       this.hint.textContent = `usually ${low} to ${high}`;
     }
@@ -170,8 +170,8 @@ class SelectField extends LevelField {
   read() { return this.input.value; }
   write(value) {
     const text = value == null ? "" : textOf(value);
-    const known = [...this.input.options].some((option) => option.value === text);
-    if (!known) this.input.append(make("option", { value: text }, text));
+    const isOption = [...this.input.options].some((option) => option.value === text);
+    if (!isOption) this.input.append(make("option", { value: text }, text));
     this.input.value = text;
   }
 }
@@ -192,14 +192,14 @@ class TextField extends LevelField {
 }
 
 /** Choose how a column is entered. */
-function makeField(column, known, onInput) {
-  if (column.kind === "date") return new DateField(column, known, onInput);
-  if (column.kind === "numeric") return new NumberField(column, known, onInput);
+function makeField(column, usual, onInput) {
+  if (column.kind === "date") return new DateField(column, usual, onInput);
+  if (column.kind === "numeric") return new NumberField(column, usual, onInput);
   const levels = column.levels ?? [];
   const short = levels.join("").length + 3 * levels.length <= MOST_LETTERS;
   const Kind = !levels.length || levels.length > MOST_OPTIONS ? TextField
     : levels.length <= MOST_RADIOS && short ? RadioField : SelectField;
-  return new Kind({ ...column, levels }, known, onInput);
+  return new Kind({ ...column, levels }, usual, onInput);
 }
 
 /** A field for a label: classes to choose from, or a number. */

@@ -53,11 +53,11 @@ export function completed(column) {
 
 /** Between which values most lie, and how they are best written. */
 export function usual(values) {
-  const known = values.filter(isNumber).sort((a, b) => a - b);
-  if (!known.length) return null;
-  const [low, high] = [0.05, 0.95].map((share) => known[Math.round(share * (known.length - 1))]);
+  const sorted = values.filter(isNumber).sort((a, b) => a - b);
+  if (!sorted.length) return null;
+  const [low, high] = [0.05, 0.95].map((share) => sorted[Math.round(share * (sorted.length - 1))]);
   const span = high - low || Math.abs(high) || 1;
-  const whole = known.every(Number.isInteger);
+  const whole = sorted.every(Number.isInteger);
   return { low, high, span, whole, decimals: whole ? 0 : decimalsOf(span, 3) };
 }
 
@@ -91,25 +91,25 @@ export class Formats {
   }
 
   cell({ name, kind, levels }, value) {
-    const known = this.usual.get(name);
+    const range = this.usual.get(name);
     if (value === null || value === undefined) return NOTHING;
     if (kind === "date") return day(value);
-    if (!isNumber(value) || levels || !known) return text(value);
-    return fixed(value, known.whole && Number.isInteger(value) ? 0 : known.decimals);
+    if (!isNumber(value) || levels || !range) return text(value);
+    return fixed(value, range.whole && Number.isInteger(value) ? 0 : range.decimals);
   }
 
   /** How far b lies from a: {apart: shares of what is usual, words}. */
   difference({ name, kind, levels }, a, b) {
-    const known = this.usual.get(name);
+    const range = this.usual.get(name);
     const gap = kind === "date" ? moment(b) - moment(a) : b - a;
     const isMeasured = kind === "date" || (isNumber(a) && isNumber(b) && !levels);
-    if (!isMeasured || !known || Number.isNaN(gap)) {
+    if (!isMeasured || !range || Number.isNaN(gap)) {
       return text(a) === text(b) ? { apart: 0, words: "" } : { apart: 1, words: "≠" };
     }
-    const decimals = known.whole && Number.isInteger(gap) ? 0 : known.decimals;
+    const decimals = range.whole && Number.isInteger(gap) ? 0 : range.decimals;
     const size = kind === "date" ? `${fixed(Math.abs(gap) / DAY, 0)} d`
       : fixed(Math.abs(gap), decimals);
     if (!/[1-9]/.test(size)) return { apart: 0, words: "" };
-    return { apart: Math.abs(gap) / known.span, words: `${gap > 0 ? "▲" : "▼"} ${size}` };
+    return { apart: Math.abs(gap) / range.span, words: `${gap > 0 ? "▲" : "▼"} ${size}` };
   }
 }

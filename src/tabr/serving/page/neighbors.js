@@ -25,10 +25,10 @@ const bar = (size, className = "") => make("i", {
   class: `bar ${className}`, "--size": Math.abs(size), "aria-hidden": "true",
 });
 
-function cell(column, own, other, formats) {
-  const { apart, words } = formats.difference(column, own, other);
+function cell(column, rowValue, neighborValue, formats) {
+  const { apart, words } = formats.difference(column, rowValue, neighborValue);
   const grade = apart > FAR ? "far" : apart > OFF ? "off" : words ? "" : "equal";
-  const value = formats.cell(column, other);
+  const value = formats.cell(column, neighborValue);
   const title = value.length > 24 ? value : null;
   return make("td", { class: `value ${grade}`, title }, value, words && make("small", {}, words));
 }
@@ -39,7 +39,7 @@ function head(names, classOf) {
 }
 
 /**
- * Draw the table. `state` has row, answer, columns, formats, added and own (ids or null)
+ * Draw the table. `state` has row, answer, columns, formats, added and exampleId (ids or null)
  * and change (called with a neighbour; null if nothing may be changed).
  */
 export function drawNeighbors(table, state) {
@@ -49,13 +49,13 @@ export function drawNeighbors(table, state) {
   const heaviest = Math.max(...neighbors.map((n) => n.weight), 1e-12);
   const largest = Math.max(...neighbors.map((n) => Math.abs(n.effect)), 1e-12);
   const effect = (value) => formats.effect(value, largest);
-  const own = make("tr", { class: "own" },
+  const rowLine = make("tr", { class: "own" },
     make("th", { scope: "row" }, "This row"), number(formats.labelOf(answer.prediction)),
     make("td", { colspan: 3 }),
     ...columns.map((column) =>
       make("td", { class: "value" }, formats.cell(column, row[column.name]))));
   const line = (n) => make("tr", { "data-id": n.id, class: n.id === state.added && "added" },
-    who(n, state),
+    nameCell(n, state),
     number(formats.labelOf(n.label)),
     barred(percent(n.weight), bar(n.weight / heaviest)),
     barred(effect(n.effect), bar(n.effect / largest, n.effect < 0 ? "both minus" : "both plus")),
@@ -72,15 +72,15 @@ export function drawNeighbors(table, state) {
   table.replaceChildren(
     make("caption", { class: "unseen" }, "Neighbours of the row, heaviest first"),
     head(names, (k) => (k === 2 || k === 3 ? "barred" : k > 0 && "number")),
-    make("tbody", {}, own, ...neighbors.map(line)),
+    make("tbody", {}, rowLine, ...neighbors.map(line)),
     make("tfoot", {}, others.count > 0 && rest, !neighbors.length && nobody));
   glide(table, before);
 }
 
 /** The first cell of a line: the id, what is special, and the way to the menu. */
-function who(neighbor, { added, own, change }) {
+function nameCell(neighbor, { added, exampleId, change }) {
   const { id } = neighbor;
-  const badge = id === added ? "added" : id === own ? "the same" : null;
+  const badge = id === added ? "added" : id === exampleId ? "the same" : null;
   return make("th", { scope: "row" }, make("span", { class: "who" },
     make("span", {}, String(id), badge && make("span", { class: "badge" }, badge)),
     change && make("button", {
@@ -107,12 +107,12 @@ function glide(table, before) {
 export function drawBatch(table, { predictions, labels, chosen, formats, target }, choose) {
   const sure = ({ chance, interval }) => (interval
     ? interval.map((end) => formats.answer(end)).join(" to ") : percent(chance));
-  const lines = predictions.map((said, k) => make("tr", { class: k === chosen && "chosen" },
+  const lines = predictions.map((result, k) => make("tr", { class: k === chosen && "chosen" },
     make("th", { scope: "row" }, make("button", {
       type: "button", class: "link", "aria-pressed": String(k === chosen), click: () => choose(k),
     }, `Row ${k + 1}`)),
-    number(formats.labelOf(said.prediction)), number(sure(said)),
-    number(fixed(said.typicality, 2), said.typicality < RARE ? "rare" : ""),
+    number(formats.labelOf(result.prediction)), number(sure(result)),
+    number(fixed(result.typicality, 2), result.typicality < RARE ? "rare" : ""),
     labels && number(formats.labelOf(labels[k]))));
   const names = ["Show", target, formats.label ? "Interval" : "Probability", "Typicality",
     ...(labels ? ["Given label"] : [])];

@@ -6,7 +6,7 @@ import { Canvas, find, make, open, say } from "./dom.js";
 import { Formats, completed } from "./format.js";
 import { RowForm, labelField } from "./form.js";
 import { drawMap } from "./map.js";
-import { Changes } from "./memory.js";
+import { Changes } from "./changes.js";
 import { drawBatch, drawNeighbors } from "./neighbors.js";
 import { drawSteps } from "./pictures.js";
 import { drawAnswer, withChance } from "./result.js";
@@ -21,8 +21,8 @@ const steps = new Canvas(find("steps"));
 const map = new Canvas(find("map"));
 // Once loaded: model, columns, formats, examples, form, label and changes.
 const page = { ask, guarded, drawAbout };
-// What is on the screen; own is the id of an example that was not changed.
-const shown = { row: null, answer: null, own: null };
+// What is on the screen; exampleId is set while the row is an unchanged example.
+const shown = { row: null, answer: null, exampleId: null };
 let timer = null;
 let asking = new AbortController();
 
@@ -74,19 +74,19 @@ async function ask() {
   clearTimeout(timer);
   asking.abort();
   if (!page.form.isReadable) return;
-  const mine = asking = new AbortController();
+  const request = asking = new AbortController();
   const row = page.form.row;
   find("main").setAttribute("aria-busy", "true");
   await guarded(async () => {
     const question = { rows: [row], top: TOP };
-    const said = await api.call("POST", "v1/explain", question, { signal: mine.signal });
-    if (mine !== asking) return;
+    const result = await api.call("POST", "v1/explain", question, { signal: request.signal });
+    if (request !== asking) return;
     say(find("form-error"), page.form.complain(null));
-    Object.assign(shown, { row, answer: withChance(said.explanations[0]) });
+    Object.assign(shown, { row, answer: withChance(result.explanations[0]) });
     draw();
-    if (said.version !== page.model.version) await refreshModel();
+    if (result.version !== page.model.version) await refreshModel();
   }, ask);
-  if (mine === asking) find("main").removeAttribute("aria-busy");
+  if (request === asking) find("main").removeAttribute("aria-busy");
 }
 
 /** Somebody else has changed the memory. */
@@ -124,17 +124,17 @@ function drawAbout() {
 
 // --- the row ------------------------------------------------------------------------
 
-function fill(row, source, own = null) {
-  shown.own = own;
+function fill(row, source, exampleId = null) {
+  shown.exampleId = exampleId;
   page.form.row = row;
   find("example").value = source;
-  find("example-note").textContent = own === null ? ""
+  find("example-note").textContent = exampleId === null ? ""
     : "This row is in the memory, so it finds itself. Change a value for a fair guess.";
   ask();
 }
 
 function onInput() {
-  shown.own = null;
+  shown.exampleId = null;
   find("example").value = "own";
   find("example-note").textContent = "";
   askSoon();
@@ -185,8 +185,8 @@ async function readCsv() {
   if (table.rows.length === 1) return;
   await guarded(async () => {
     try {
-      const said = await api.call("POST", "v1/predict", { rows: table.rows });
-      table.predictions = said.predictions.map(withChance);
+      const result = await api.call("POST", "v1/predict", { rows: table.rows });
+      table.predictions = result.predictions.map(withChance);
       showBatch(table, 0);
     } catch (failure) {
       if (failure.status !== 422) throw failure;

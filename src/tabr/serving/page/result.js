@@ -57,10 +57,10 @@ function stepWords(answer, formats) {
   const now = answer.chance ?? answer.prediction;
   const what = formats.label ? "one would say"
     : `the chance of ${text(answer.prediction)} would be`;
-  const own = formats.answer(answer.alone - answer.usual, true);
+  const alone = formats.answer(answer.alone - answer.usual, true);
   const shared = formats.answer(now - answer.alone, true);
   return `Knowing nothing, ${what} ${formats.answer(answer.usual)}. This row by itself changes `
-    + `that by ${own}, its neighbours by ${shared}. Larger dots weigh more; `
+    + `that by ${alone}, its neighbours by ${shared}. Larger dots weigh more; `
     + (formats.label ? "stronger blue is a higher label." : "full ones have the predicted class.");
 }
 

@@ -1,33 +1,5 @@
 """The durable record of changes: SQLite in a file, or PostgreSQL by address.
 
-In: changes of a model's candidates, with the client's keys. Out: the same changes, in
-order and for good.
+In: changes of a model's candidates, with the clients' keys, and model files that
+replace old changes. Out: the same, in order, whatever happens to the process.
 """
-
-from tabr.serving.store.contract import (
-    Behind,
-    Change,
-    ChangeKind,
-    KeyReused,
-    Made,
-    Make,
-    OtherModel,
-    Store,
-    StoreError,
-    Unsure,
-)
-from tabr.serving.store.opening import open_store
-
-__all__ = [
-    "Behind",
-    "Change",
-    "ChangeKind",
-    "KeyReused",
-    "Made",
-    "Make",
-    "OtherModel",
-    "Store",
-    "StoreError",
-    "Unsure",
-    "open_store",
-]

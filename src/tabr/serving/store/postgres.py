@@ -1,4 +1,4 @@
-"""A store in PostgreSQL, for several servers that share one memory."""
+"""A store in PostgreSQL, which several servers may share."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from urllib.parse import quote
 
 from tabr.errors import DataError
 from tabr.optional import require
-from tabr.serving.store import sql
-from tabr.serving.store.contract import Store, StoreError, Unsure
+from tabr.serving.store.contract import Store, StoreError
 from tabr.serving.store.sql import Connection, SqlStore
 
-_CLIENT = {  # what an address may say otherwise
+_CLIENT = {  # unless the address has others
     "connect_timeout": "10",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
@@ -24,8 +23,8 @@ _CLIENT = {  # what an address may say otherwise
     "client_encoding": "utf8",
     "application_name": "tabr",
 }
-# Said in each transaction, so that a pool between us and the database does no harm. A
-# writer whose machine is gone must not keep the others out.
+# Set in each transaction, as a pool may give us another connection each time. A writer
+# whose machine is gone must not keep the others out.
 _SERVER = {
     "idle_in_transaction_session_timeout": "5min",
     "tcp_keepalives_idle": "10",
@@ -35,11 +34,11 @@ _SERVER = {
 
 
 class Address(NamedTuple):
-    """An address of a database: for the driver, and for people.
+    """The address of a database.
 
     Attributes:
-        settings: What the driver takes.
-        place: Where it is, without names and passwords.
+        settings: The arguments of the driver.
+        place: The address for messages, without users and passwords.
     """
 
     settings: Mapping[str, str]
@@ -55,12 +54,13 @@ class Address(NamedTuple):
         return line
 
 
-def open_postgres(url: str, identity: str) -> Store:
+def open_postgres(url: str, identity: str, begin: bool) -> Store:
     """Open a store in PostgreSQL."""
     address = _read(url)
     lock = _lock_number(identity)
-    place = address.place
-    return SqlStore(lambda: PostgresConnection(address, lock), identity, place, True)
+    return SqlStore(
+        lambda: PostgresConnection(address, lock), identity, address.place, begin
+    )
 
 
 def _read(url: str) -> Address:
@@ -82,9 +82,9 @@ def _read(url: str) -> Address:
 
 
 def _is_plain(url: str, port: str) -> bool:
-    """Tell whether no part of a password can have been read as something else."""
-    server, *others = url.partition("://")[2].partition("?")[0].split("/")
-    is_once = server.count("@") <= 1 and not any("@" in other for other in others)
+    """Whether no part of a password can have been read as something else."""
+    server, *path = url.partition("://")[2].partition("?")[0].split("/")
+    is_once = server.count("@") <= 1 and not any("@" in part for part in path)
     return is_once and all(c in "0123456789," for c in port)
 
 
@@ -97,11 +97,13 @@ class PostgresConnection(Connection):
     """A connection to a server."""
 
     bytes_type = "bytea"
+    is_shared = True
 
     def __init__(self, address: Address, lock: int) -> None:
-        """Connect; the lock is the number that writers of this model share."""
+        """Connect; the writers of a model share the number of a lock."""
         self._psycopg = require("psycopg", extra="serve")
         self._address, self._lock = address, lock
+        self.place = address.place
         with self._errors():
             self._database: Any = self._psycopg.connect(
                 **address.settings, autocommit=True, prepare_threshold=None
@@ -112,15 +114,11 @@ class PostgresConnection(Connection):
         try:
             yield
         except self._psycopg.Error as error:
-            raise StoreError(
-                f"changes are kept in {self._address.place}, however it cannot be used"
-                f" ({self._address.clean(error)}): nothing was changed, try again when"
-                " it can"
-            ) from None
+            raise self.failure(self._address.clean(error)) from None
 
     @property
     def is_lost(self) -> bool:
-        """Whether only another connection can help."""
+        """Whether the connection is of no more use."""
         return bool(self._database.closed)
 
     def begin_reading(self) -> None:
@@ -128,14 +126,14 @@ class PostgresConnection(Connection):
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def begin_writing(self) -> None:
-        """Begin a transaction that no other writer of this model runs beside."""
+        """Begin a transaction that excludes other writers of this model."""
         # Each statement must see what was committed while we waited for the lock.
         self.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-        wait = {"lock_timeout": f"{1000 * sql.WAIT_SECONDS:.0f}ms"}
+        wait = {"lock_timeout": f"{1000 * self.wait_seconds:.0f}ms"}
         settings = [*(_SERVER | wait).items()]
         calls = ", ".join(["set_config(%s, %s, true)"] * len(settings))
         self.execute(f"SELECT {calls}", *(text for pair in settings for text in pair))
-        # Where a server answers before it has synced, it does not do so for us.
+        # A server may be set up to answer before it has synced: not here.
         self.execute(
             "SELECT set_config('synchronous_commit', 'on', true)"
             " WHERE current_setting('synchronous_commit') = 'off'"
@@ -146,7 +144,7 @@ class PostgresConnection(Connection):
         self.execute("SELECT pg_advisory_xact_lock(%s::bigint)", lock)
 
     def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement; return the rows it gives."""
+        """Run a statement; return its rows."""
         with self._errors(), self._database.cursor(binary=True) as cursor:
             cursor.execute(sql, values or None)
             rows: list[tuple[Any, ...]] = (
@@ -161,18 +159,15 @@ class PostgresConnection(Connection):
         except StoreError:
             if not self.is_lost:
                 raise
-            raise Unsure(
-                f"changes are kept in {self._address.place}, however whether it has"
-                " kept this one was not clear, for the connection was lost"
-            ) from None
+            raise self.unknown("the connection was lost") from None
 
     def has_tables(self) -> bool:
-        """Tell whether the tables are there; nobody else makes them meanwhile."""
+        """Whether the tables exist; no one else makes them during the transaction."""
         self._wait_for(_lock_number("tables"))
-        ((found,),) = self.execute("SELECT to_regclass('tabr_store') IS NOT NULL")
-        return bool(found)
+        ((exists,),) = self.execute("SELECT to_regclass('tabr_store') IS NOT NULL")
+        return bool(exists)
 
     def close(self) -> None:
-        """End the connection and what it has begun."""
+        """End the connection, without what it has not committed."""
         with contextlib.suppress(self._psycopg.Error):
             self._database.close()

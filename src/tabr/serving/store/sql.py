@@ -1,4 +1,4 @@
-"""A store in an SQL database: what is written and read, in which transactions."""
+"""A store in an SQL database: its tables, statements and transactions."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from typing import Any, get_args
 
 from tabr.errors import DataError
 from tabr.serving.store.contract import (
-    Behind,
     Change,
     ChangeKind,
+    ChangesCompacted,
     KeyReused,
-    Make,
+    Maker,
+    NoStore,
     OtherModel,
+    OutcomeUnknown,
     StoreError,
-    Unsure,
 )
 
 VERSION = 1  # of the tables
-WAIT_SECONDS = 30  # for others who write
-KEY_SECONDS = 7 * 24 * 3600  # that a key outlives its change
+KEY_SECONDS = 7 * 24 * 3600  # for which a key outlives its change
 PART_BYTES = 1 << 23  # of a model file: databases limit the size of a cell
 
 # Text is ASCII throughout, so that any database gives it back as it was.
@@ -52,6 +52,9 @@ class Connection(ABC):
     """A connection to a database; its failures are StoreErrors."""
 
     bytes_type: str  # as the database calls it
+    is_shared: bool  # whether models share the database
+    wait_seconds = 30.0  # for other writers
+    place: str  # of the database, for messages
 
     @abstractmethod
     def begin_reading(self) -> None:
@@ -59,32 +62,50 @@ class Connection(ABC):
 
     @abstractmethod
     def begin_writing(self) -> None:
-        """Begin a transaction that no other writer of this model runs beside."""
+        """Begin a transaction that excludes other writers of this model."""
 
     @abstractmethod
     def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement with %s for values; return the rows it gives."""
+        """Run a statement with %s for values; return its rows."""
 
     @abstractmethod
     def commit(self) -> None:
-        """End the transaction durably; Unsure if that may or may not have worked."""
+        """End the transaction durably.
+
+        Raises:
+            OutcomeUnknown: It may or may not have worked.
+        """
 
     @abstractmethod
     def has_tables(self) -> bool:
-        """Tell whether the tables are there; nobody else makes them meanwhile."""
+        """Whether the tables exist; no one else makes them during the transaction."""
 
     @property
     @abstractmethod
     def is_lost(self) -> bool:
-        """Whether only another connection can help."""
+        """Whether the connection is of no more use."""
 
     @abstractmethod
     def close(self) -> None:
-        """End the connection and what it has begun."""
+        """End the connection, without what it has not committed."""
+
+    def failure(self, reason: object) -> StoreError:
+        """Return the error for a statement that failed."""
+        return StoreError(
+            f"changes are kept in {self.place}, however it cannot be used ({reason}):"
+            " nothing was changed, try again when it can"
+        )
+
+    def unknown(self, reason: object) -> OutcomeUnknown:
+        """Return the error for a commit that failed half way."""
+        return OutcomeUnknown(
+            f"changes are kept in {self.place}, however whether it has kept this one"
+            f" was not clear ({reason})"
+        )
 
 
-class Line:
-    """A way to the database for one thread after the other.
+class Session:
+    """Transactions on one connection, for one thread after another.
 
     The connection is made when it is needed, and again after it was lost.
     """
@@ -94,7 +115,7 @@ class Line:
         connect: Callable[[], Connection],
         begin: Callable[[Connection], None],
     ) -> None:
-        """Take what makes a connection, and what begins a transaction on it."""
+        """Take a function that connects, and one that begins a transaction."""
         self._connect, self._begin = connect, begin
         self._lock = threading.Lock()
         self._connection: Connection | None = None
@@ -102,7 +123,7 @@ class Line:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Do all of the block or, if it raises, nothing of it."""
+        """Commit the whole block or, if it raises, nothing of it."""
         with self._lock:
             connection = self._begun()
             try:
@@ -130,12 +151,12 @@ class Line:
     def _undo(self, connection: Connection) -> None:
         try:
             connection.execute("ROLLBACK")
-        except StoreError:  # without the connection nothing of it stays, either
+        except StoreError:  # the end of the connection undoes it, too
             self._connection = None
             connection.close()
 
     def close(self) -> None:
-        """End the connection; there is no other."""
+        """End the connection for good."""
         with self._lock:
             self._is_closed = True
             if self._connection is not None:
@@ -151,31 +172,30 @@ class SqlStore:
         connect: Callable[[], Connection],
         identity: str,
         place: str,
-        is_shared: bool,
+        begin: bool,
     ) -> None:
-        """Open it, or begin it there.
+        """Open the store, or begin it.
 
         Args:
             connect: Makes a connection.
-            identity: Of the model file.
-            place: Where it is, for messages.
-            is_shared: Whether models share the database.
+            identity: The SHA-256 of the model file.
+            place: The database, for messages.
+            begin: Whether a missing store is begun; otherwise NoStore is raised.
         """
-        self._identity, self._place, self._is_shared = identity, place, is_shared
-        self._writer = Line(connect, lambda connection: connection.begin_writing())
-        self._reader = Line(connect, lambda connection: connection.begin_reading())
+        self._identity, self._place = identity, place
+        self._writer = Session(connect, lambda connection: connection.begin_writing())
+        self._reader = Session(connect, lambda connection: connection.begin_reading())
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
             with self._writer.transaction() as database:
-                self._prepare(database)
+                self._prepare(database, begin)
             on_error.pop_all()
 
-    def _prepare(self, database: Connection) -> None:
-        if not database.has_tables():
-            for sql in _TABLES:
-                database.execute(sql.format(bytes=database.bytes_type))
-        rows = database.execute("SELECT identity, version FROM tabr_store")
-        versions: dict[str, int] = dict(rows)
+    def _prepare(self, database: Connection, begin: bool) -> None:
+        versions: dict[str, int] = {}
+        if has_tables := database.has_tables():
+            rows = database.execute("SELECT identity, version FROM tabr_store")
+            versions = dict(rows)
         for version in set(versions.values()) - {VERSION}:
             raise StoreError(
                 f"a store must have format {VERSION}, however {self._place} has"
@@ -183,24 +203,32 @@ class SqlStore:
             )
         if self._identity in versions:
             return
-        if versions and not self._is_shared:
+        if not begin:
+            raise NoStore(
+                f"a store must have been begun with this model, however {self._place}"
+                " was not: begin it"
+            )
+        if versions and not database.is_shared:
             raise OtherModel(
                 f"a store serves the model file it was begun with, however"
                 f" {self._place} was begun with {next(iter(versions)):.12} and this"
                 f" file is {self._identity:.12}: serve that file, or give another store"
             )
+        if not has_tables:
+            for sql in _TABLES:
+                database.execute(sql.format(bytes=database.bytes_type))
         sql = "INSERT INTO tabr_store (identity, version) VALUES (%s, %s)"
         database.execute(sql, self._identity, VERSION)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connections."""
         self._writer.close()
         self._reader.close()
 
     # --- reading ----------------------------------------------------------------------
 
     def checkpoint(self) -> tuple[int, bytes] | None:
-        """Return the last change of the latest checkpoint, and its model file."""
+        """Return the checkpoint: the number of its last change, and its model file."""
         sql = "SELECT seq, content FROM tabr_checkpoints WHERE identity = %s"
         with self._reader.transaction() as database:
             parts = database.execute(f"{sql} ORDER BY part", self._identity)
@@ -216,7 +244,7 @@ class SqlStore:
     def _newer(self, database: Connection, after: int) -> list[Change]:
         first, last = self._ends(database)
         if after < first:
-            raise Behind(
+            raise ChangesCompacted(
                 f"changes up to {first} of {self._place} were compacted, however those"
                 f" after {after} were asked for: begin again from the checkpoint"
             )
@@ -244,10 +272,10 @@ class SqlStore:
         )
         return compacted or 0, max(compacted or 0, last or 0)
 
-    def _known(
+    def _change_of_key(
         self, database: Connection, key_hash: str, fingerprint: str
     ) -> Change | None:
-        """Return the change that has this key, if there is one."""
+        """Return the change with this key, if there is one."""
         rows = database.execute(
             "SELECT seq, kind, payload, response, fingerprint FROM tabr_changes"
             " WHERE identity = %s AND key_hash = %s UNION ALL"
@@ -257,26 +285,26 @@ class SqlStore:
         )
         if not rows:
             return None
-        *old, its_fingerprint = rows[0]
-        if its_fingerprint != fingerprint:
+        *change, fingerprint_of_change = rows[0]
+        if fingerprint_of_change != fingerprint:
             raise KeyReused(
                 "a key stands for one request, however this one came before with"
                 " another: use a new key for a new request"
             )
-        return _change(*old)
+        return _change(*change)
 
     # --- writing ----------------------------------------------------------------------
 
     def append(
-        self, make: Make, *, after: int, key: str | None = None, fingerprint: str = ""
+        self, make: Maker, *, after: int, key: str | None = None, fingerprint: str = ""
     ) -> tuple[Change, bool]:
-        """Keep one more change; see `Store.append`."""
+        """Add a change; see `Store.append`."""
         key_hash = None if key is None else _hash(key)
         fingerprint, token = _hash(fingerprint), secrets.token_hex(16)
         try:
             with self._writer.transaction() as database:
                 if key_hash is not None:
-                    old = self._known(database, key_hash, fingerprint)
+                    old = self._change_of_key(database, key_hash, fingerprint)
                     if old is not None:
                         return old, False
                 newer = self._newer(database, after)
@@ -290,32 +318,32 @@ class SqlStore:
                     *(self._identity, seq, *values),
                     *(key_hash, fingerprint, token, time.time()),
                 )
-        except Unsure as error:
+        except OutcomeUnknown as error:
             if not self._has_kept(token):
                 again = "it has not, so nothing was changed; try again"
                 raise StoreError(f"{error}: {again}") from None
         return _change(seq, *values), True
 
     def _has_kept(self, token: str) -> bool:
-        """Tell whether a change was kept whose commit has failed half way.
+        """Whether a change was kept whose commit has failed half way.
 
-        The transaction waits for what may be left of the other. It writes, because a
-        write of SQLite covers what a failed one has left in the log.
+        The transaction waits until the failed one has ended. It writes, because a write
+        of SQLite covers what a failed one has left in the log.
         """
-        sql = "UPDATE tabr_store SET settled = %s WHERE identity = %s"
-        found = "SELECT seq FROM tabr_changes WHERE identity = %s AND token = %s"
+        write = "UPDATE tabr_store SET settled = %s WHERE identity = %s"
+        read = "SELECT seq FROM tabr_changes WHERE identity = %s AND token = %s"
         try:
             with self._writer.transaction() as database:
-                database.execute(sql, token, self._identity)
-                return bool(database.execute(found, self._identity, token))
+                database.execute(write, token, self._identity)
+                return bool(database.execute(read, self._identity, token))
         except StoreError as error:
-            raise Unsure(
+            raise OutcomeUnknown(
                 f"a change was given to {self._place}, however whether it was kept is"
                 f" not known ({error}): send it again with the same key"
             ) from error
 
     def compact(self, seq: int, model: bytes) -> None:
-        """Keep a model file that has the changes up to this one, and drop those."""
+        """Replace the changes up to this one by a model file that has them."""
         of_old = "WHERE identity = %s AND seq <= %s"
         with self._writer.transaction() as database:
             first, last = self._ends(database)
@@ -323,7 +351,7 @@ class SqlStore:
                 raise ValueError(
                     f"a checkpoint holds changes up to one of {last}, however: {seq=}"
                 )
-            if seq < first:  # somebody else was faster
+            if seq < first:  # another service was faster
                 return
             execute, identity = database.execute, self._identity
             execute(
@@ -359,16 +387,16 @@ def _kind(kind: ChangeKind) -> ChangeKind:
 
 
 def _to_json(value: dict[str, Any]) -> str:
-    """Return text that gives back exactly this value."""
+    """Return the JSON of a value, which gives back exactly this value."""
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(f"a change must be plain JSON, however: {error}") from error
-    if json.loads(text) != value:  # tuples, and names that are no text
+    if json.loads(text) != value:  # as with tuples, and names that are no text
         raise DataError("a change must be plain JSON, however JSON alters this one")
     return text
 
 
 def _hash(text: str) -> str:
-    """Return text of any length and any characters as one that fits an index."""
+    """Return a short ASCII name for any text, which fits into an index."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -10,28 +10,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tabr.serving.store import sql as transactions
-from tabr.serving.store.contract import Store, StoreError, Unsure
+from tabr.serving.store.contract import NoStore, Store, StoreError
 from tabr.serving.store.sql import Connection, SqlStore
 
 FILE = "memory.db"  # in a folder
-_LOG_BYTES = 1 << 26  # that the log keeps after it was larger
+_LOG_BYTES = 1 << 26  # to which a larger log is cut back
 _SETTINGS = (
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = ON",  # where a plain sync stops at the drive's cache
     "PRAGMA checkpoint_fullfsync = ON",
     f"PRAGMA journal_size_limit = {_LOG_BYTES}",
 )
-# A commit that fails with one of these has not written its last page, and so has left
-# nothing that counts. After a failed sync that is not known.
+# A commit that fails with one of these has not written its last page, so nothing of it
+# is valid. After a failed sync that is not known.
 _CLEAN = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 
 
-def open_sqlite(path: Path, identity: str) -> Store:
+def open_sqlite(path: Path, identity: str, begin: bool) -> Store:
     """Open a store in a file, or in a folder."""
     path = path.absolute()
     if path.is_dir() or (not path.exists() and not path.suffix):
         path = path / FILE
+    if not begin and not path.exists():
+        raise NoStore(f"a store must have been begun, however {path} is missing")
     try:
         _make_folder(path.parent)
     except OSError as error:
@@ -39,11 +40,11 @@ def open_sqlite(path: Path, identity: str) -> Store:
             f"a store needs a folder, however {path.parent} cannot be made"
             f" ({error.strerror}): give another"
         ) from error
-    return SqlStore(lambda: SqliteConnection(path), identity, str(path), False)
+    return SqlStore(lambda: SqliteConnection(path), identity, str(path), begin)
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, that a power cut does not undo."""
+    """Make a folder and its parents, durably."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
@@ -60,17 +61,18 @@ class SqliteConnection(Connection):
     """A connection to a file."""
 
     bytes_type = "blob"
+    is_shared = False
     is_lost = False
 
     def __init__(self, path: Path) -> None:
         """Open the file; refuse one that is not a store."""
-        self._path = path
+        self.place = str(path)
         with self._errors(), contextlib.ExitStack() as on_error:
             self._database = sqlite3.connect(
                 path,
-                timeout=transactions.WAIT_SECONDS,
-                isolation_level=None,  # transactions begin when we say so
-                check_same_thread=False,  # a lock takes care
+                timeout=self.wait_seconds,
+                isolation_level=None,  # transactions begin explicitly
+                check_same_thread=False,  # a session has a lock
             )
             on_error.callback(self._database.close)
             for sql in _SETTINGS:
@@ -82,14 +84,14 @@ class SqliteConnection(Connection):
         names = self._tables()
         if names and "tabr_store" not in names:  # before anything in it is changed
             raise StoreError(
-                f"a store is a file that tabr made, however {self._path} is a database"
+                f"a store is a file that tabr made, however {self.place} is a database"
                 " of something else: give another name"
             )
         ((mode,),) = self._database.execute("PRAGMA journal_mode = WAL")
         if mode != "wal":
             raise StoreError(
                 f"a store needs a local disk, however SQLite cannot keep its log beside"
-                f" {self._path}: give another folder"
+                f" {self.place}: give another folder"
             )
 
     def _tables(self) -> set[str]:
@@ -101,21 +103,18 @@ class SqliteConnection(Connection):
         try:
             yield
         except sqlite3.Error as error:
-            raise StoreError(
-                f"changes are kept in {self._path}, however it cannot be used"
-                f" ({error}): nothing was changed, try again when it can"
-            ) from error
+            raise self.failure(error) from error
 
     def begin_reading(self) -> None:
         """Begin a transaction that sees one state."""
         self.execute("BEGIN")
 
     def begin_writing(self) -> None:
-        """Begin a transaction that no other writer runs beside."""
+        """Begin a transaction that excludes other writers."""
         self.execute("BEGIN IMMEDIATE")
 
     def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement; return the rows it gives."""
+        """Run a statement; return its rows."""
         with self._errors():
             return self._database.execute(sql.replace("%s", "?"), values).fetchall()
 
@@ -127,17 +126,14 @@ class SqliteConnection(Connection):
             cause = error.__cause__
             if getattr(cause, "sqlite_errorcode", None) in _CLEAN:
                 raise
-            raise Unsure(
-                f"changes are kept in {self._path}, however whether it has kept this"
-                f" one was not clear ({cause})"
-            ) from cause
+            raise self.unknown(cause) from cause
 
     def has_tables(self) -> bool:
-        """Tell whether the tables are there."""
+        """Whether the tables exist."""
         with self._errors():
             return "tabr_store" in self._tables()
 
     def close(self) -> None:
-        """End the connection and what it has begun."""
+        """End the connection, without what it has not committed."""
         with contextlib.suppress(sqlite3.Error):
             self._database.close()

@@ -1,4 +1,4 @@
-// Changes of the memory: add, relabel, remove, and take the last one back.
+// Changes of the candidates: add, relabel, remove, and undo the last one.
 
 import { newKey } from "./api.js";
 import { find, open } from "./dom.js";
@@ -18,11 +18,11 @@ export class Changes {
   async send(method, body) {
     const content = method + JSON.stringify(body);
     if (this.tried?.content !== content) this.tried = { content, key: newKey() };
-    const said = await this.api.call(method, "v1/candidates", body, { key: this.tried.key });
+    const result = await this.api.call(method, "v1/candidates", body, { key: this.tried.key });
     this.tried = null;
-    Object.assign(this.page.model, { version: said.version, n_candidates: said.n_candidates });
+    Object.assign(this.page.model, { version: result.version, n_candidates: result.n_candidates });
     this.page.drawAbout();
-    return said.ids[0];
+    return result.ids[0];
   }
 
   /** Say what was done, with a button that undoes it. */

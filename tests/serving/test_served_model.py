@@ -1,0 +1,219 @@
+"""Changes survive, whatever happens to the process; answers are those of the model."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tabr import TabRClassifier, TabRRegressor
+from tabr.errors import DataError, ModelFileError, UnknownIdError
+from tabr.estimators import load_model
+from tabr.serving import served_model
+from tabr.serving.served_model import ServedModel
+
+from .conftest import Begin, houses
+
+
+def reopened(served: ServedModel) -> ServedModel:
+    """What a process finds that starts after this one was killed."""
+    return ServedModel(served.path, served.path.with_name("store"), "cpu")
+
+
+def predictions(served: ServedModel, frame) -> np.ndarray:
+    _, answers = served.predict(frame, [0.9] * len(frame))
+    return np.array([answer["prediction"] for answer in answers])
+
+
+def test_answers_are_those_of_the_model(served: ServedModel):
+    frame, _ = houses(20, seed=5)
+    model = TabRRegressor.load(served.path, "cpu")
+    _, answers = served.predict(frame, [0.8] * 20)
+    np.testing.assert_allclose(predictions(served, frame), model.predict(frame))
+    ends = model.predict_interval(frame, 0.8)
+    np.testing.assert_allclose([a["interval"] for a in answers], ends)
+    _, receipts = served.explain(frame, 0.8, 3)
+    explanation = model.explain(frame)
+    for k, receipt in enumerate(receipts):
+        ids = explanation.table.ids[k]
+        assert [n["id"] for n in receipt["neighbors"]] == ids[:3].tolist()
+        assert receipt["interval"] == answers[k]["interval"]
+        effects = [n["effect"] for n in receipt["neighbors"]]
+        np.testing.assert_allclose(effects, explanation.effects[k, :3])
+        assert receipt["others"]["count"] == (ids >= 0).sum() - 3
+        weights = sum(n["weight"] for n in receipt["neighbors"])
+        assert weights + receipt["others"]["weight"] == pytest.approx(1)
+
+
+def test_classes_come_with_probabilities_and_sets(
+    classifier_file: Path, tmp_path: Path
+):
+    served = ServedModel(classifier_file, tmp_path / "store", "cpu")
+    model = TabRClassifier.load(classifier_file, "cpu")
+    frame, _ = houses(10, seed=5)
+    _, answers = served.predict(frame, [0.9] * 10)
+    shares = [list(a["probabilities"].values()) for a in answers]
+    np.testing.assert_allclose(shares, model.predict_proba(frame))
+    assert [a["prediction"] for a in answers] == model.predict(frame).tolist()
+    inside = model.predict_set(frame, 0.9)
+    assert [len(a["set"]) for a in answers] == inside.sum(1).tolist()
+    with pytest.raises(DataError, match="free"):
+        served.add(served.schema.to_rows(frame.head(1)), ["free"])
+    assert served.add(served.schema.to_rows(frame.head(1)), ["dear"]).ids == [120]
+    served.close()
+
+
+def test_each_row_may_have_a_coverage_of_its_own(served: ServedModel):
+    frame, _ = houses(4, seed=5)
+    _, mixed = served.predict(frame, [0.5, 0.9, 0.5, 0.9])
+    for k, coverage in enumerate([0.5, 0.9, 0.5, 0.9]):
+        _, (alone,) = served.predict(frame.iloc[[k]], [coverage])
+        np.testing.assert_allclose(mixed[k]["interval"], alone["interval"])
+
+
+def test_changes_are_what_the_model_would_do_and_survive_a_crash(served: ServedModel):
+    frame, price = houses(30, seed=7)
+    rows = served.schema.to_rows(frame)
+    expected = TabRRegressor.load(served.path, "cpu")
+    first = served.add(rows[:20], price[:20].tolist())
+    second = served.add(rows[20:], price[20:].tolist())
+    assert first.ids == list(range(120, 140)) and second.ids == list(range(140, 150))
+    served.remove([3, 125])
+    done = served.relabel([4, 126], [5.0, 6.0])
+    expected.add_candidates(frame, price)
+    expected.remove_candidates([3, 125])
+    expected.relabel_candidates([4, 126], [5.0, 6.0])
+    n = len(expected.candidates_)
+    assert (done.n_candidates, done.version) == (n, served.version)
+    again = reopened(served)
+    asked, _ = houses(15, seed=9)
+    for model in (served, again):
+        np.testing.assert_allclose(predictions(model, asked), expected.predict(asked))
+    assert again.version == served.version and again.version.endswith("-4")
+    again.close()
+
+
+def test_a_key_makes_a_change_happen_once(served: ServedModel):
+    frame, price = houses(1, seed=7)
+    rows = served.schema.to_rows(frame)
+    once = served.add(rows, price.tolist(), key="k1")
+    assert served.add(rows, price.tolist(), key="k1").ids == once.ids
+    again = reopened(served)
+    assert again.add(rows, price.tolist(), key="k1").ids == once.ids
+    assert len(again.model.candidates_) == once.n_candidates
+    again.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m, rows: m.add(rows, ["no number"]),
+        lambda m, rows: m.add([{**rows[0], "built": "never"}], [1.0]),
+        lambda m, rows: m.remove([1, 999]),
+        lambda m, rows: m.relabel([1, 1], [1.0, 2.0]),
+        lambda m, rows: m.relabel([1], [float("inf")]),
+        lambda m, rows: m.remove(list(range(120))),
+    ],
+)
+def test_what_cannot_be_done_changes_nothing(served: ServedModel, change):
+    rows = served.schema.to_rows(houses(1)[0])
+    before = served.version, len(served.model.candidates_)
+    with pytest.raises((DataError, UnknownIdError)):
+        change(served, rows)
+    assert (served.version, len(served.model.candidates_)) == before
+    again = reopened(served)
+    assert again.version == before[0]
+    again.close()
+    assert served.add(rows, [1.0]).ids == [120]
+
+
+def test_compaction_writes_a_model_file_and_goes_on(served: ServedModel):
+    frame, price = houses(10, seed=7)
+    rows = served.schema.to_rows(frame)
+    served.add(rows[:5], price[:5].tolist(), key="k")
+    assert served.n_uncompacted == 1
+    path = served.compact()
+    assert path.name == "houses-1.tabr" and served.n_uncompacted == 0
+    compacted = load_model(path, "cpu")
+    assert len(compacted.candidates_) == len(served.model.candidates_)
+    served.add(rows[5:], price[5:].tolist())
+    assert served.add(rows[:5], price[:5].tolist(), key="k").ids == [*range(120, 125)]
+    again = reopened(served)
+    assert again.version == served.version
+    asked, _ = houses(6, seed=9)
+    np.testing.assert_allclose(predictions(again, asked), predictions(served, asked))
+    again.close()
+
+
+def test_a_checkpoint_is_loaded_instead_of_the_model_file(
+    model_file: Path, begin: Begin, monkeypatch: pytest.MonkeyPatch
+):
+    loaded: list[Path] = []
+
+    def load(path: str | Path, device: str | None = None):
+        loaded.append(Path(path))
+        return load_model(path, device)
+
+    monkeypatch.setattr(served_model, "load_model", load)
+    address, _ = begin()
+    ServedModel(model_file, address, "cpu").close()  # which begins the store
+    served = ServedModel(model_file, address, "cpu")
+    assert loaded == [model_file, model_file]
+    rows = served.schema.to_rows(houses(2, seed=7)[0])
+    served.add(rows[:1], [1.0])
+    served.compact()
+    served.add(rows[1:], [2.0])
+    loaded.clear()
+    again = ServedModel(model_file, address, "cpu")
+    assert len(loaded) == 1 and loaded[0] != model_file
+    assert again.version == served.version and again.applied == 2
+    asked, _ = houses(6, seed=9)
+    np.testing.assert_allclose(predictions(again, asked), predictions(served, asked))
+    again.close()
+    served.close()
+
+
+def test_a_damaged_model_file_is_refused_and_begins_no_store(
+    model_file: Path, tmp_path: Path
+):
+    content = bytearray(model_file.read_bytes())
+    content[len(content) // 2] ^= 1
+    model_file.write_bytes(content)
+    with pytest.raises(ModelFileError):
+        ServedModel(model_file, tmp_path / "folder" / "store.db", "cpu")
+    assert list(tmp_path.iterdir()) == [model_file]
+
+
+def test_two_services_of_one_store_agree(served: ServedModel):
+    other = reopened(served)
+    rows = served.schema.to_rows(houses(4, seed=7)[0])
+    ids = [
+        (served if k % 2 else other).add([row], [float(k)]).ids[0]
+        for k, row in enumerate(rows)
+    ]
+    assert ids == [120, 121, 122, 123]
+    served.catch_up()
+    other.catch_up()
+    assert served.version == other.version
+    asked, _ = houses(6, seed=9)
+    np.testing.assert_allclose(predictions(served, asked), predictions(other, asked))
+    other.close()
+
+
+def test_who_did_not_see_a_compaction_goes_on(served: ServedModel):
+    other, late = reopened(served), reopened(served)
+    rows = served.schema.to_rows(houses(3, seed=7)[0])
+    served.add(rows[:1], [1.0])
+    served.compact()
+    assert other.add(rows[1:2], [2.0]).ids == [121]
+    assert late.catch_up() == 1 and late.version == other.version
+    asked, _ = houses(6, seed=9)
+    np.testing.assert_allclose(predictions(late, asked), predictions(other, asked))
+    other.close()
+    late.close()
+
+
+def test_a_store_of_another_model_is_refused(
+    served: ServedModel, classifier_file: Path
+):
+    with pytest.raises(DataError, match="serve that file, or give another store"):
+        ServedModel(classifier_file, served.path.with_name("store"), "cpu")

@@ -50,7 +50,7 @@ def write_wine(folder: Path, n: int = 60) -> tuple[pd.DataFrame, pd.DataFrame]:
     return frame, splits
 
 
-def write_own(path: Path, n: int = 120, seed: int = 0) -> pd.DataFrame:
+def write_user_table(path: Path, n: int = 120, seed: int = 0) -> pd.DataFrame:
     """A user's table, with numbers to predict."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(

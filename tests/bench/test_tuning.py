@@ -11,12 +11,13 @@ import pytest
 
 from tabr.bench.__main__ import main
 from tabr.bench.tasks.catalog import select
-from tabr.bench.tasks.task import load
+from tabr.bench.tasks.task import UserTable, load
+from tabr.bench.tasks.user_table import tasks_of_table
 from tabr.bench.tuning import Search, choice_path, read_choice, tune
 from tabr.bench.workers import Place, ProcessPool
 from tabr.errors import DataError
 
-from .tables import write_churn, write_own
+from .tables import write_churn, write_user_table
 
 optuna = pytest.importorskip("optuna", reason="pip install 'tabr[tune]'")
 
@@ -109,7 +110,7 @@ def test_a_failing_method_ends_the_search_and_keeps_the_rest(
 
 
 def test_the_command_goes_on_after_a_kill(tmp_path: Path):
-    write_own(tmp_path / "mine.csv")
+    write_user_table(tmp_path / "mine.csv")
     command = ["tune", str(tmp_path / "mine.csv"), "--target", "price", "--out"]
     command += [str(tmp_path / "out"), "--methods", "mlp", "--device", "cpu"]
     command += ["--params", '{"max_epochs": 2}', "--workers", "1", "--trials"]
@@ -125,9 +126,7 @@ def test_the_command_goes_on_after_a_kill(tmp_path: Path):
             break
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=20)
-    from tabr.bench.tasks.own_table import own_tasks
-
-    (task,) = own_tasks(tmp_path / "mine.csv", "price")
+    (task,) = tasks_of_table(UserTable(tmp_path / "mine.csv", "price"))
     search = Search(task, "mlp", f"sqlite:///{tmp_path / 'out' / 'tuning.db'}", 1)
     n_before = search.n_done()
     assert n_before >= 3
@@ -136,7 +135,7 @@ def test_the_command_goes_on_after_a_kill(tmp_path: Path):
 
 
 def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    write_own(tmp_path / "mine.csv")
+    write_user_table(tmp_path / "mine.csv")
     command = ["tune", str(tmp_path / "mine.csv"), "--out", str(tmp_path / "out")]
     cases = [
         ([], "a table needs a column to predict, however none was named: add --target"),
@@ -169,7 +168,7 @@ def test_a_command_without_tables_says_what_it_takes(
 
 
 def test_two_commands_share_a_search_in_postgresql(postgres: str, tmp_path: Path):
-    write_own(tmp_path / "mine.csv")
+    write_user_table(tmp_path / "mine.csv")
     command = ["tune", str(tmp_path / "mine.csv"), "--target", "price", "--workers"]
     command += ["1", "--methods", "mlp", "--device", "cpu", "--trials", "8"]
     command += ["--params", '{"max_epochs": 2}', "--storage", postgres, "--out"]
@@ -183,9 +182,7 @@ def test_two_commands_share_a_search_in_postgresql(postgres: str, tmp_path: Path
     ]
     said = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], said
-    from tabr.bench.tasks.own_table import own_tasks
-
-    (task,) = own_tasks(tmp_path / "mine.csv", "price")
+    (task,) = tasks_of_table(UserTable(tmp_path / "mine.csv", "price"))
     search = Search(task, "mlp", postgres)
     assert 8 <= search.n_done() <= 9
     assert sum(text.count(" s\n") for text in said) == search.n_done()

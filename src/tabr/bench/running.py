@@ -20,8 +20,8 @@ from tabr.bench.ray_workers import LOCAL, RayPool
 from tabr.bench.results import Plan
 from tabr.bench.runs import Item, items_of, run_all
 from tabr.bench.tasks.catalog import BENCHMARKS, select
-from tabr.bench.tasks.own_table import own_tasks
-from tabr.bench.tasks.task import Task, check_files, data_folder, present
+from tabr.bench.tasks.task import Task, UserTable, check_files, data_folder, present
+from tabr.bench.tasks.user_table import tasks_of_table
 from tabr.bench.tuning import read_choice
 from tabr.bench.workers import Place, ProcessPool, WorkerPool
 from tabr.device.devices import choose_device
@@ -147,13 +147,8 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
         )
     if not options.table.is_file():
         raise DataError(f"a table must be a file, however {options.table} is none")
-    return own_tasks(
-        options.table,
-        options.target,
-        kind=options.kind,
-        ignored=options.ignore,
-        n_splits=options.splits,
-    )
+    table = UserTable(options.table, options.target, tuple(options.ignore))
+    return tasks_of_table(table, kind=options.kind, n_splits=options.splits)
 
 
 def runnable(

@@ -22,7 +22,6 @@ from reproduction.paper.pages import write as write_paper
 from reproduction.studies import STUDIES, run_study
 from reproduction.studies import page as studies_page
 from tabr.bench.parameters import extract_configs
-from tabr.bench.running import positive
 from tabr.bench.tasks.task import data_folder
 from tabr.errors import DataError, MissingLibrary
 
@@ -58,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     study.add_argument("name", choices=list(STUDIES))
     study.add_argument("--data", help="folder of the tables (default: TABR_DATA)")
     study.add_argument("--out", type=Path, default=Path("results"))
-    study.add_argument("--seeds", type=positive, default=3, help="seeds 0, 1, ...")
+    study.add_argument("--seeds", type=int, default=3, help="seeds 0, 1, ...")
     study.add_argument("--tables", help="some of the tables, separated by commas")
     study.add_argument("--device", help="cpu or cuda (default: cuda if there is one)")
     study.add_argument("--params", type=json.loads, help="JSON of parameters: a trial")

@@ -8,6 +8,11 @@ import pandas as pd
 TINY = {"max_epochs": 1, "width": 8, "context_size": 4}
 
 
+def files(folder: Path) -> list[Path]:
+    """All files in a folder and those below it."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
 def write_churn(folder: Path, n: int = 100) -> pd.DataFrame:
     """A binary task without a split file."""
     rng = np.random.default_rng(0)

@@ -16,7 +16,7 @@ import click
 
 from tabr import __version__
 from tabr.cli.audit import audit
-from tabr.cli.bench import bench, tune
+from tabr.cli.bench import bench
 from tabr.cli.files import (
     check_output,
     features,
@@ -34,6 +34,7 @@ from tabr.cli.memory import add, remove
 from tabr.cli.messages import Commands, Mistake, common, debug, say, show, show_json
 from tabr.cli.report import report
 from tabr.cli.serve import serve
+from tabr.cli.tune import tune
 
 rows_option = click.option(
     "--rows", metavar="0,5,7", help="Which rows, from 0.  [default: all]"

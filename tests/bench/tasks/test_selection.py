@@ -18,19 +18,21 @@ def test_a_table_needs_no_folder_and_has_as_many_tasks_as_splits(
     table = UserTable(tmp_path / "mine.csv", "price")
     selection = TaskSelection(table, kind="regression", n_splits=3)
     assert selection.folder is None
-    tasks, absent = selection.split_by_presence()
-    assert [task.split for task in tasks] == [0, 1, 2] and absent == []
+    assert [task.split for task in selection.available_tasks()] == [0, 1, 2]
 
 
 def test_a_benchmark_may_lack_tables_and_a_named_task_is_kept(tmp_path: Path):
     write_churn(tmp_path)
-    tasks, absent = TaskSelection(data=tmp_path).split_by_presence()
+    lines: list[str] = []
+    tasks = TaskSelection(data=tmp_path).available_tasks(lines.append)
     assert tasks == select(["churn"])
-    assert {*tasks, *absent} == set(select(benchmark="default"))
+    absent = [t.label for t in select(benchmark="default") if t not in tasks]
+    assert lines == [f"left out, as their tables are not there: {', '.join(absent)}"]
     named = TaskSelection(labels=["churn", "otto"], data=tmp_path)
-    assert named.split_by_presence() == (select(["churn", "otto"]), [])
+    assert named.available_tasks(lines.append) == select(["churn", "otto"])
+    assert len(lines) == 1
     with pytest.raises(DataError, match="fetch why/bank-marketing"):
-        TaskSelection(benchmark="why", data=tmp_path).split_by_presence()
+        TaskSelection(benchmark="why", data=tmp_path).available_tasks()
 
 
 def test_without_a_folder_the_sentence_says_what_else_to_name(
@@ -38,4 +40,4 @@ def test_without_a_folder_the_sentence_says_what_else_to_name(
 ):
     monkeypatch.delenv("TABR_DATA", raising=False)
     with pytest.raises(DataError, match="or name a table of yours and its --target"):
-        TaskSelection().split_by_presence()
+        TaskSelection().available_tasks()

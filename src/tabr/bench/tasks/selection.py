@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,16 +46,18 @@ class TaskSelection:
             return select(self.labels, self.benchmark)
         return tasks_of_table(self.table, kind=self.kind, n_splits=self.n_splits)
 
-    def split_by_presence(self) -> tuple[list[Task], list[Task]]:
-        """Return the tasks to run, and those left out as their tables are not there.
+    def available_tasks(self, log: Callable[[str], None] = print) -> list[Task]:
+        """Return the tasks; log those of a benchmark that the folder lacks.
 
-        Only a whole benchmark may lack tables. A task that was named is not left out:
-        `check_files` refuses it.
+        A task that was named is not left out: `check_files` refuses it.
         """
         tasks, folder = self.tasks(), self.folder
         if folder is None or self.labels is not None:
-            return tasks, []
+            return tasks
         complete, absent = present(tasks, folder)
         if not complete:
             check_files(absent, folder)
-        return complete, absent
+        if absent:
+            labels = dict.fromkeys(task.label for task in absent)
+            log(f"left out, as their tables are not there: {', '.join(labels)}")
+        return complete

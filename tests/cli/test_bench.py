@@ -70,7 +70,7 @@ def test_json_has_the_standings_and_the_counts_of_runs(mine: Path, tmp_path: Pat
     about = (mine, "--target", "price", "--out", tmp_path / "out", "--json")
     command = ("bench", "run", *about, "--seeds", 1, "--methods", "knn")
     content = json.loads(succeed(*command).stdout)
-    assert content["runs"] == {"done_before": 0, "done": 1, "failed": 0, "left": 0}
+    assert content["runs"] == {"before": 0, "done": 1, "failed": 0, "left": 0}
     ((record,), (line,)) = content["tables"], content["tables"][0]["standings"]
     assert record["task"].startswith("own/mine-") and record["metric"] == "rmse"
     assert (line["rank"], line["method"], line["runs"]) == (1, "knn-default", 1)
@@ -260,5 +260,3 @@ def test_what_is_there_is_not_fetched_again(
     monkeypatch.setattr(openml, "fetch", None)
     command = ("bench", "fetch", "why/wine", "--data", tmp_path)
     assert succeed(*command).stdout == "why/wine: there already\n"
-    content = json.loads(succeed(*command, "--json").stdout)
-    assert content == {"tables": [{"task": "why/wine", "fetched": False}]}

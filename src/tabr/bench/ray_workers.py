@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from tabr.bench.tasks.task import SplitTable, Task, load
 from tabr.bench.workers import (
@@ -28,7 +28,7 @@ def open_pool(n: int, folder: Path | None, resources: Resources) -> WorkerPool:
     return pool(n, folder, resources)
 
 
-class RayPool:
+class RayPool(WorkerPool):
     """A pool of Ray actors.
 
     Tables are read here and travel through Ray's store: other machines need no files.
@@ -36,6 +36,7 @@ class RayPool:
 
     def __init__(self, n: int, folder: Path | None, resources: Resources) -> None:
         """Start n actors on a running cluster, or on a new one on this machine."""
+        super().__init__(n)
         self._ray = ray = require("ray", extra="ray")
         self._started = not ray.is_initialized()
         if self._started:
@@ -51,11 +52,6 @@ class RayPool:
         self._put: Callable[[Task], Any] = lru_cache(maxsize=CACHED_TABLES)(
             lambda task: ray.put(load(task, folder))
         )
-
-    @property
-    def n_idle(self) -> int:
-        """The number of workers without a job."""
-        return len(self._idle)
 
     @property
     def n_busy(self) -> int:
@@ -86,10 +82,8 @@ class RayPool:
             outcomes.append((job, outcome))
         return outcomes
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """End all actors, and the cluster if it is new."""
         for actor in [*self._idle, *(actor for actor, _ in self._busy.values())]:
             self._ray.kill(actor)
         if self._started:

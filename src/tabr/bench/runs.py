@@ -77,7 +77,7 @@ class SeedBatch:
 
 
 def batches_of(runs: Iterable[Run], seeds_per_fit: int) -> list[SeedBatch]:
-    """Join adjacent runs that can be fitted as one, up to so many seeds."""
+    """Return adjacent runs that can be fitted as one in batches of so many seeds."""
     groups: list[list[Run]] = []
     for run in runs:
         previous = groups[-1][-1] if groups else None

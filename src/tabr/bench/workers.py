@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -71,30 +72,40 @@ class Failure:
     reason: str
 
 
-class WorkerPool(Protocol):
+class WorkerPool(ABC):
     """Several workers. Use it as a context: leaving it ends all jobs."""
+
+    def __init__(self, n: int) -> None:
+        """Count n workers."""
+        self.n_workers = n
 
     @property
     def n_idle(self) -> int:
         """The number of workers without a job."""
-        ...
+        return self.n_workers - self.n_busy
 
     @property
+    @abstractmethod
     def n_busy(self) -> int:
         """The number of workers with a job."""
-        ...
 
+    @abstractmethod
     def submit(self, job: Job) -> None:
         """Start a job; a worker must be idle."""
-        ...
 
+    @abstractmethod
     def finished(self, timeout: float | None) -> list[tuple[Job, Any]]:
         """Wait until jobs have ended; return them with their outcome or a Failure."""
-        ...
 
-    def __enter__(self) -> Self: ...
+    @abstractmethod
+    def close(self) -> None:
+        """End all workers and their jobs."""
 
-    def __exit__(self, *error: object) -> None: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 def countdown(seconds: float | None) -> Callable[[], float | None]:
@@ -108,18 +119,14 @@ def exit_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
-class ProcessPool:
+class ProcessPool(WorkerPool):
     """A pool of processes on this machine."""
 
     def __init__(self, n: int, folder: Path | None, resources: Resources) -> None:
         """Start n processes; the tables are in the folder."""
+        super().__init__(n)
         self._start: Callable[[], _Worker] = partial(_Worker, folder, resources)
         self._workers = [self._start() for _ in range(n)]
-
-    @property
-    def n_idle(self) -> int:
-        """The number of workers without a job."""
-        return len(self._workers) - self.n_busy
 
     @property
     def n_busy(self) -> int:
@@ -143,10 +150,8 @@ class ProcessPool:
         ready = wait(list(busy), timeout=timeout)
         return [worker.receive() for pipe, worker in busy.items() if pipe in ready]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """End all processes."""
         for worker in self._workers:
             worker.end()
         for worker in self._workers:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import json
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from tabr.cli.files import file_type, output_type
-from tabr.cli.messages import Mistake, common, say, show, show_json
+from tabr.cli.messages import Mistake, common, debug, say, show, show_json
 
 if TYPE_CHECKING:
     from tabr.bench.tasks.selection import TaskSelection
@@ -26,12 +27,6 @@ Command = Callable[..., Any]
 
 
 # --- options that commands share ----------------------------------------------------
-
-
-def _read_names(
-    context: click.Context, option: click.Parameter, text: str | None
-) -> Any:
-    return None if text is None else text.split(",")
 
 
 def _read_json(
@@ -46,7 +41,17 @@ def _read_json(
     return content
 
 
-positive = click.IntRange(1)
+count_option = functools.partial(
+    click.option, type=click.IntRange(1), show_default=True
+)
+names_option = functools.partial(
+    click.option,
+    metavar="NAME,NAME",
+    callback=lambda context, option, text: text and text.split(","),
+)
+params_option = functools.partial(
+    click.option, "--params", metavar="JSON", callback=_read_json
+)
 data_option = click.option(
     "--data",
     type=output_type,
@@ -58,12 +63,6 @@ out_option = click.option(
     default=Path("results"),
     show_default=True,
     help="Folder of the results.",
-)
-names_option = functools.partial(
-    click.option, metavar="NAME,NAME", callback=_read_names
-)
-params_option = functools.partial(
-    click.option, "--params", metavar="JSON", callback=_read_json
 )
 _TASK_OPTIONS = (
     click.argument("table", type=file_type, required=False),
@@ -84,13 +83,7 @@ _TASK_OPTIONS = (
         multiple=True,
         help="One of numeric, binary, categorical, date.",
     ),
-    click.option(
-        "--splits",
-        type=positive,
-        default=1,
-        show_default=True,
-        help="Random splits of TABLE.",
-    ),
+    count_option("--splits", default=1, help="Random splits of TABLE."),
     names_option("--tasks", help="Tables of the paper, as in california,why/wine."),
     click.option(
         "--benchmark",
@@ -100,17 +93,11 @@ _TASK_OPTIONS = (
     data_option,
 )
 _WORKER_OPTIONS = (
-    click.option(
-        "--workers",
-        type=positive,
-        help="Runs at a time.  [default: one for each core, on a GPU one]",
+    count_option(
+        "--workers", help="Runs at a time.  [default: one for each core, on a GPU one]"
     ),
-    click.option(
-        "--threads",
-        type=positive,
-        default=1,
-        show_default=True,
-        help="Threads of a run; results depend on them.",
+    count_option(
+        "--threads", default=1, help="Threads of a run; results depend on them."
     ),
     click.option("--device", help="cpu, cuda, ...  [default: a GPU if there is one]"),
     click.option(
@@ -238,15 +225,9 @@ def bench(context: click.Context) -> None:
     help="Methods to fit, or all.  [default: for TABLE"
     " tabr-s,tabr,lightgbm,catboost,xgboost,mlp,knn, else tabr-s]",
 )
-@click.option(
-    "--seeds",
-    type=positive,
-    default=15,
-    show_default=True,
-    help="Runs of each method, with seeds 0, 1, ...",
-)
-@click.option("--few-seeds", type=positive, help="Seeds of the paper's longest tables.")
-@click.option("--why-seeds", type=positive, help="Seeds of the benchmark why.")
+@count_option("--seeds", default=15, help="Runs of each method, with seeds 0, 1, ...")
+@count_option("--few-seeds", help="Seeds of the paper's longest tables.")
+@count_option("--why-seeds", help="Seeds of the benchmark why.")
 @click.option(
     "--config",
     type=click.Choice(["default", "tuned", "retuned"]),
@@ -258,11 +239,9 @@ def bench(context: click.Context) -> None:
 @click.option(
     "--ensembles", is_flag=True, help="Keep predictions, and score means of five seeds."
 )
-@click.option(
+@count_option(
     "--seeds-per-fit",
-    type=positive,
     default=1,
-    show_default=True,
     help="Seeds that are fitted as one where a method can: faster on a GPU, equal up to"
     " rounding, and their time is that of all.",
 )
@@ -290,8 +269,8 @@ def run(
     from tabr.bench.ranks import to_record, to_text
     from tabr.bench.runs import SeedCounts
 
-    counts = SeedCounts(seeds, few_seeds, why_seeds)
-    benchmark = Benchmark(selection, methods, seeds=counts, **options)
+    seed_counts = SeedCounts(seeds, few_seeds, why_seeds)
+    benchmark = Benchmark(selection, methods, seeds=seed_counts, **options)
     with resumable():
         summary, tables = run_benchmark(
             benchmark,
@@ -302,14 +281,10 @@ def run(
             log=say,
         )
     if as_json:
-        counted = {
-            "done_before": summary.n_before,
-            "done": summary.n_done,
-            "failed": summary.n_failed,
-            "left": summary.n_left,
-        }
+        counts = dataclasses.asdict(summary).items()
+        runs = {name.removeprefix("n_"): count for name, count in counts}
         records = [to_record(table, task) for task, table in tables]
-        show_json({"runs": counted, "tables": records})
+        show_json({"runs": runs, "tables": records})
     elif selection.table is not None and tables:
         (task, table), *_ = tables
         show(to_text(table, task))
@@ -354,18 +329,11 @@ def table(selection: TaskSelection, out: Path, csv: Path | None, as_json: bool) 
 @click.argument("labels", metavar="TASK...", nargs=-1, required=True)
 @data_option
 @click.option("--cache", type=output_type, help="Folder where downloads are kept.")
-@common
-def fetch(
-    labels: tuple[str, ...], data: Path | None, cache: Path | None, as_json: bool
-) -> None:
+@debug
+def fetch(labels: tuple[str, ...], data: Path | None, cache: Path | None) -> None:
     """Get tables of the paper from OpenML, as in why/wine why/rl."""
     from tabr.bench.tasks.openml import fetch_missing
     from tabr.bench.tasks.task import data_folder
 
-    records = []
     for task, path in fetch_missing(labels, data_folder(data), cache):
-        records.append({"task": task.label, "fetched": path is not None})
-        if not as_json:
-            show(f"{task.label}: " + (f"wrote {path}" if path else "there already"))
-    if as_json:
-        show_json({"tables": records})
+        show(f"{task.label}: " + (f"wrote {path}" if path else "there already"))

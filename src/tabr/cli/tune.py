@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tabr.cli.bench import (
+    count_option,
     names_option,
     out_option,
     params_option,
-    positive,
     resumable,
     task_options,
     worker_options,
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 @click.command()
 @task_options
 @names_option("--methods", default="tabr-s", show_default=True, help="Methods to tune.")
-@click.option(
-    "--trials", type=positive, help="Trials in all.  [default: as in the paper]"
-)
+@count_option("--trials", help="Trials in all.  [default: as in the paper]")
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="For trials."
 )

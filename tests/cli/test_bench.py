@@ -216,7 +216,7 @@ def test_choices_are_those_of_the_benchmark():
     assert list(benchmark.choices) == [*BENCHMARKS, "all"]
     assert list(config.choices) == [name for name in CONFIGS if name != "trial"]
     texts = {name: getattr(o, "help", "") for name, o in options.items()}
-    assert ",".join(FIRST_METHODS) in texts["methods"]
+    assert ", ".join(FIRST_METHODS) in texts["methods"]
     assert ", ".join(get_args(ColumnKind)) in texts["kind"]
 
 

@@ -223,7 +223,7 @@ def bench(context: click.Context) -> None:
 @names_option(
     "--methods",
     help="Methods to fit, or all.  [default: for TABLE"
-    " tabr-s,tabr,lightgbm,catboost,xgboost,mlp,knn, else tabr-s]",
+    " tabr-s, tabr, lightgbm, catboost, xgboost, mlp, knn; else tabr-s]",
 )
 @count_option("--seeds", default=15, help="Runs of each method, with seeds 0, 1, ...")
 @count_option("--few-seeds", help="Seeds of the paper's longest tables.")

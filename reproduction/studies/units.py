@@ -16,7 +16,7 @@ from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.parameters import Config, parameters
 from tabr.bench.protocol import setting_of
 from tabr.bench.tasks.task import SplitTable, Task, load
-from tabr.bench.workers import Place
+from tabr.bench.workers import Resources
 from tabr.metrics import rmse
 
 Record = dict[str, Any]
@@ -66,7 +66,7 @@ def make_method(
         params: Others, which come before these; among them perhaps the device.
     """
     others = dict(params)
-    setting = setting_of(task, parts.train.X, Place(others.pop("device", None)))
+    setting = setting_of(task, parts.train.X, Resources(others.pop("device", None)))
     chosen = parameters(task, name, config, others)
     method = METHODS[name].make(setting, seed, **chosen)
     assert isinstance(method, TabRMethod)

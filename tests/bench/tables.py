@@ -8,6 +8,11 @@ import pandas as pd
 TINY = {"max_epochs": 1, "width": 8, "context_size": 4}
 
 
+def files(folder: Path) -> list[Path]:
+    """All files in a folder and those below it."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
 def write_churn(folder: Path, n: int = 100) -> pd.DataFrame:
     """A binary task without a split file."""
     rng = np.random.default_rng(0)
@@ -50,7 +55,7 @@ def write_wine(folder: Path, n: int = 60) -> tuple[pd.DataFrame, pd.DataFrame]:
     return frame, splits
 
 
-def write_own(path: Path, n: int = 120, seed: int = 0) -> pd.DataFrame:
+def write_user_table(path: Path, n: int = 120, seed: int = 0) -> pd.DataFrame:
     """A user's table, with numbers to predict."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(

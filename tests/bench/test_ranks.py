@@ -1,44 +1,64 @@
-"""The rule itself, against what it must mean."""
+"""The rule of ranks against what it must mean, and the standings by it."""
 
 from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reproduction.results_folder import ResultsFolder
-from tabr.bench.ranks import Score, compare, count_outcomes, pooled, ranks
+from reproduction.results_folder import RESULTS, ResultsFolder
+from reproduction.runs import read_table
+from tabr.bench.ranks import (
+    Score,
+    average_ranks_text,
+    compare,
+    count_outcomes,
+    pooled,
+    ranks,
+    read_results,
+    standings,
+    to_record,
+    to_text,
+)
+from tabr.bench.results import Plan, Result, result_path, write
+from tabr.bench.tasks.catalog import select
+from tabr.errors import DataError
 
+ROOT = Path(__file__).parents[2]
+CHURN, DIAMOND = select(["churn", "diamond"])
 scores = st.builds(Score, st.floats(-10, 10), st.floats(0, 3))
 tables = st.dictionaries(st.sampled_from("abcdefg"), scores, min_size=1)
 
 
 @given(tables, st.booleans())
 def test_the_best_mean_has_rank_one_and_ranks_have_no_gaps(table, larger):
-    found = ranks(table, larger_is_better=larger)
+    rank_of = ranks(table, larger_is_better=larger)
     choose = max if larger else min
     best = choose(table, key=lambda name: table[name].mean)
-    assert found[best] == 1
-    assert sorted(set(found.values())) == list(range(1, max(found.values()) + 1))
+    assert rank_of[best] == 1
+    assert sorted(set(rank_of.values())) == list(range(1, max(rank_of.values()) + 1))
 
 
 @given(tables)
 def test_a_better_mean_never_has_a_worse_rank(table):
-    found = ranks(table, larger_is_better=True)
-    for one in table:
-        for other in table:
-            if table[one].mean > table[other].mean:
-                assert found[one] <= found[other]
+    rank_of = ranks(table, larger_is_better=True)
+    for a, b in itertools.product(table, repeat=2):
+        if table[a].mean > table[b].mean:
+            assert rank_of[a] <= rank_of[b]
 
 
 @given(scores, scores, st.booleans())
-def test_a_duel_is_the_rank_of_two(one, other, larger):
-    found = ranks({"one": one, "other": other}, larger_is_better=larger)
-    outcome = compare(one, other, larger_is_better=larger)
-    if one.mean != other.mean:
-        assert outcome == found["other"] - found["one"]
-    assert compare(other, one, larger_is_better=larger) == -outcome
+def test_a_comparison_is_the_rank_of_two(first, second, larger):
+    rank_of = ranks({"first": first, "second": second}, larger_is_better=larger)
+    outcome = compare(first, second, larger_is_better=larger)
+    if first.mean != second.mean:
+        assert outcome == rank_of["second"] - rank_of["first"]
+    assert compare(second, first, larger_is_better=larger) == -outcome
 
 
 def test_the_standard_deviation_of_the_better_one_counts():
@@ -51,9 +71,9 @@ def test_the_standard_deviation_of_the_better_one_counts():
 def test_pooled_is_the_score_of_all_runs(splits):
     parts = [Score(float(np.mean(runs)), float(np.std(runs))) for runs in splits]
     mean, std = pooled(parts)
-    every = np.concatenate(splits)
-    assert mean == pytest.approx(every.mean(), abs=1e-9)
-    assert std == pytest.approx(every.std(), abs=1e-7)
+    runs = np.concatenate(splits)
+    assert mean == pytest.approx(runs.mean(), abs=1e-9)
+    assert std == pytest.approx(runs.std(), abs=1e-7)
 
 
 def test_outcomes_are_counted():
@@ -65,14 +85,123 @@ def test_published_ensembles_have_the_average_ranks_of_the_paper():
     models = [f"{n} default" for n in ("XGBoost", "CatBoost", "LightGBM", "TabR-S")]
     rows = ResultsFolder().published(None, "ensemble of 5")
     rows = rows[rows["model"].isin(models) & ~rows["dataset"].str.startswith("why/")]
-    found: dict[str, list[int]] = {name: [] for name in models}
+    rank_lists: dict[str, list[int]] = {name: [] for name in models}
     for _, part in rows.groupby("dataset"):
         table = {r.model: Score(r.test_mean, r.test_std) for r in part.itertuples()}
         larger = part["metric"].iloc[0] == "accuracy"
         for name, rank in ranks(table, larger_is_better=larger).items():
-            found[name].append(rank)
-    means = [round(float(np.mean(found[name])), 1) for name in models]
-    deviations = [round(float(np.std(found[name])), 1) for name in models]
-    assert {len(values) for values in found.values()} == {11}
+            rank_lists[name].append(rank)
+    means = [round(float(np.mean(rank_lists[name])), 1) for name in models]
+    deviations = [round(float(np.std(rank_lists[name])), 1) for name in models]
+    assert {len(values) for values in rank_lists.values()} == {11}
     assert means == [3.4, 2.1, 2.5, 2.0]
     assert deviations == [0.9, 0.8, 0.9, 1.3]
+
+
+# --- standings ----------------------------------------------------------------------
+
+
+def put(out: Path, task, method: str, split: int, seed: int, test: float) -> None:
+    plan = Plan(method)
+    result = Result(
+        benchmark=task.benchmark,
+        task=task.name,
+        method=plan.name,
+        split=split,
+        seed=seed,
+        params={},
+        test=test,
+        val=test,
+        seconds=1.0 + seed,
+        best_epoch=None,
+        n_parameters=None,
+        hardware="a machine",
+        workers=1,
+        versions={},
+    )
+    path = result_path(out, task, seed, plan)
+    write(result, path.with_name(f"split-{split}-seed-{seed}.json"))
+
+
+def test_scores_are_those_of_all_runs_and_ranks_follow_the_rule(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    scores = {}
+    for method, mean in (("knn", 0.70), ("mlp", 0.80), ("xgboost", 0.805)):
+        tests = rng.normal(mean, 0.01, (2, 3))
+        for (split, seed), test in np.ndenumerate(tests):
+            put(tmp_path, CHURN, method, split, seed, test)
+        scores[Plan(method).name] = Score(tests.mean(), tests.std())
+    table = standings(read_results(tmp_path, CHURN), CHURN).set_index("method")
+    expected = ranks(scores, larger_is_better=True)
+    for name, score in scores.items():
+        assert table["score"][name] == pytest.approx(score.mean)
+        assert table["std"][name] == pytest.approx(score.std)
+        assert table["rank"][name] == expected[name]
+        assert table["runs"][name] == 6 and table["seconds"][name] == 2.0
+    assert table["score"].is_monotonic_decreasing
+
+
+def test_the_smallest_error_is_the_best(tmp_path: Path):
+    put(tmp_path, DIAMOND, "knn", 0, 0, 0.2)
+    put(tmp_path, DIAMOND, "mlp", 0, 0, 0.1)
+    table = standings(read_results(tmp_path, DIAMOND), DIAMOND)
+    assert table["method"].tolist() == ["mlp-default", "knn-default"]
+    assert table["rank"].tolist() == [1, 2]
+    lines = to_text(table, DIAMOND).splitlines()
+    assert lines[0] == "diamond: RMSE of the test rows, lower is better"
+    assert lines[3].split() == ["1", "mlp", "0.1000", "±", "0.0000", "1", "1.0"]
+
+
+def test_columns_line_up(tmp_path: Path):
+    for seed, test in enumerate((0.811, 0.8093, 0.7)):
+        put(tmp_path, CHURN, "knn", 0, seed, test)
+        put(tmp_path, CHURN, "xgboost-neighbors", 0, seed, test + 0.05)
+    lines = to_text(
+        standings(read_results(tmp_path, CHURN), CHURN), CHURN
+    ).splitlines()[2:5]
+    assert len({line.index("±") for line in lines[1:]}) == 1
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_average_ranks_are_among_the_methods_that_all_tables_have(tmp_path: Path):
+    for method, test in (("knn", 0.7), ("mlp", 0.8), ("xgboost", 0.9)):
+        put(tmp_path, CHURN, method, 0, 0, test)
+    put(tmp_path, DIAMOND, "knn", 0, 0, 0.1)
+    put(tmp_path, DIAMOND, "mlp", 0, 0, 0.2)
+    tables = [
+        (task, standings(read_results(tmp_path, task), task))
+        for task in (CHURN, DIAMOND)
+    ]
+    lines = average_ranks_text(tables).splitlines()[1:]
+    assert [line.split() for line in lines] == [
+        ["1.50", "±", "0.50", "knn"],
+        ["1.50", "±", "0.50", "mlp"],
+    ]
+
+
+def test_without_results_it_says_how_to_make_them(tmp_path: Path):
+    with pytest.raises(
+        DataError, match="has none of churn: make them with `tabr bench"
+    ):
+        read_results(tmp_path, CHURN)
+    put(tmp_path, CHURN, "knn", 0, 0, 0.7)
+    assert len(read_results(tmp_path, CHURN, ["knn-default"])) == 1
+    with pytest.raises(DataError, match="has none of churn"):
+        read_results(tmp_path, CHURN, ["mlp-default"])
+
+
+def test_the_record_has_what_the_text_has(tmp_path: Path):
+    put(tmp_path, CHURN, "knn", 0, 0, 0.7)
+    record = to_record(standings(read_results(tmp_path, CHURN), CHURN), CHURN)
+    (line,) = record.pop("standings")
+    assert record == {"task": "churn", "metric": "accuracy", "larger_is_better": True}
+    assert (line["rank"], line["method"], line["score"]) == (1, "knn-default", 0.7)
+    assert line["n_parameters"] is None  # JSON has no NaN
+
+
+def test_the_example_of_the_guide_is_that_of_the_results():
+    runs = [run.result for run in read_table(RESULTS / "example.csv")]
+    (name,) = {run.task for run in runs}
+    task = replace(DIAMOND, name=name, benchmark="own")
+    text = to_text(standings(runs, task), task)
+    assert text in (ROOT / "docs" / "lab.md").read_text("utf-8")

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from tabr.bench.ray_workers import RayPool
-from tabr.bench.results import Plan, read, result_path
-from tabr.bench.runs import Item, items_of, run_all
+from tabr.bench.benchmark import run_all
+from tabr.bench.results import Plan, read
+from tabr.bench.runs import Run, SeedCounts, runs_of
 from tabr.bench.tasks.catalog import select
-from tabr.bench.workers import Place
+from tabr.bench.workers import Resources
 
 from .tables import TINY, write_churn
 
@@ -26,21 +26,13 @@ class Crash(int):
 def test_two_ray_workers_give_what_one_process_gives(tmp_path: Path):
     write_churn(tmp_path)
     (task,) = select(["churn"])
-    items = items_of([task], 2, plans=PLANS)
-    place = Place("cpu", workers=2)
-
-    def team(n: int) -> RayPool:
-        return RayPool(n, tmp_path, place)
-
-    crash = [Item(task, Crash(9), PLANS[0])]
-    summary = run_all(crash + items, tmp_path, tmp_path / "ray", place=place, team=team)
+    runs = runs_of([task], SeedCounts(2), PLANS)
+    crash = [Run(task, Crash(9), PLANS[0])]
+    cluster, one = Resources("cpu", workers=2, ray="local"), Resources("cpu")
+    summary = run_all(crash + runs, tmp_path, tmp_path / "ray", resources=cluster)
     assert (summary.n_done, summary.n_failed) == (4, 1)
-    assert run_all(items, tmp_path, tmp_path / "one", place=Place("cpu")).n_done == 4
-    for item in items:
-        names = "test", "val", "params", "best_epoch", "threads"
-        found = [
-            [getattr(read(result_path(out, task, item.seed, item.plan)), name)]
-            for out in (tmp_path / "ray", tmp_path / "one")
-            for name in names
-        ]
-        assert found[: len(names)] == found[len(names) :]
+    assert run_all(runs, tmp_path, tmp_path / "one", resources=one).n_done == 4
+    for run in runs:
+        results = [read(run.path(tmp_path / name)) for name in ("ray", "one")]
+        for name in ("test", "val", "params", "best_epoch", "threads"):
+            assert getattr(results[0], name) == getattr(results[1], name)

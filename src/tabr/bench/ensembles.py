@@ -31,7 +31,7 @@ def ensemble_path(out: Path, task: Task, group: int, plan: Plan) -> Path:
 def make_ensembles(
     pairs: Iterable[tuple[Task, Plan]], n_seeds: int, out: Path, folder: Path | None
 ) -> int:
-    """Score what whole groups of seeds say together; return how many are new.
+    """Score the mean prediction of each whole group of seeds; return how many are new.
 
     Args:
         pairs: Which tasks and plans.
@@ -41,14 +41,14 @@ def make_ensembles(
     """
     loaded: tuple[Task, SplitTable] | None = None
     n_new = 0
-    distinct = {(task, plan.name): plan for task, plan in pairs}
-    for (task, _), plan in distinct.items():
+    plans = {(task, plan.name): plan for task, plan in pairs}
+    for (task, _), plan in plans.items():
         for group in range(n_seeds // SIZE):
             path = ensemble_path(out, task, group, plan)
             seeds = range(group * SIZE, (group + 1) * SIZE)
             singles = [result_path(out, task, seed, plan) for seed in seeds]
-            whole = all(single.with_suffix(".npz").is_file() for single in singles)
-            if path.is_file() or not whole:
+            is_whole = all(single.with_suffix(".npz").is_file() for single in singles)
+            if path.is_file() or not is_whole:
                 continue
             if loaded is None or loaded[0] != task:
                 loaded = task, load(task, folder)
@@ -60,22 +60,21 @@ def make_ensembles(
 def _ensemble(
     task: Task, parts: SplitTable, group: int, singles: Sequence[Path]
 ) -> Result:
-    members = [read(single) for single in singles]
-    said = [read_predictions(single) for single in singles]
-    together = Predictions(
-        np.mean([one.val for one in said], axis=0),
-        np.mean([one.test for one in said], axis=0),
-        said[0].classes,
+    results = [read(single) for single in singles]
+    predictions = [read_predictions(single) for single in singles]
+    mean = Predictions(
+        np.mean([p.val for p in predictions], axis=0),
+        np.mean([p.test for p in predictions], axis=0),
+        predictions[0].classes,
     )
-    val, test = together.scores(task, parts)
-    sizes = [one.n_parameters for one in members]
-    known = [size for size in sizes if size is not None]
+    val, test = mean.scores(task, parts)
+    sizes = [r.n_parameters for r in results if r.n_parameters is not None]
     return dataclasses.replace(
-        members[0],
+        results[0],
         seed=group,
         test=test,
         val=val,
-        seconds=round(sum(one.seconds for one in members), 3),
+        seconds=round(sum(r.seconds for r in results), 3),
         best_epoch=None,
-        n_parameters=sum(known) if len(known) == len(sizes) else None,
+        n_parameters=sum(sizes) if len(sizes) == len(results) else None,
     )

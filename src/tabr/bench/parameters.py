@@ -1,4 +1,7 @@
-"""The parameters of a run: a method's defaults, or the published tuned ones."""
+"""The parameters of a run: a method's defaults, or the published tuned ones.
+
+Names of methods are checked here too, and the libraries that they need.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from typing import Any, Literal, get_args
 from tabr.bench.methods import METHODS
 from tabr.bench.tasks.catalog import TASKS
 from tabr.bench.tasks.task import Task
-from tabr.errors import DataError
+from tabr.errors import DataError, MissingLibrary
+from tabr.optional import require
 
 # "default": the constructor's; "tuned": those that the paper's authors found and
 # published; "retuned": those that `tune` found here; "trial": any others, kept apart
@@ -24,33 +28,53 @@ _FILE = Path(__file__).with_name("parameters.json")
 def parameters(
     task: Task, method: str, config: Config, trial: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return what to pass to a method for a table, beside what its entry fixes."""
-    check_method(method)
+    """Return the arguments of a method for a table, without those its entry fixes."""
+    check_methods([method])
     make = METHODS[method].method
-    chosen: dict[str, Any] = {"batch_size": task.batch_size} if make.has_batches else {}
+    params: dict[str, Any] = {"batch_size": task.batch_size} if make.has_batches else {}
     if config == "tuned" and not make.needs_no_tuning:
-        known = _published().get(task.published, {})
-        if method not in known:
+        published = _published().get(task.published, {})
+        if method not in published:
             raise DataError(
                 "tuned parameters must be published ones, however there are none of"
                 f" {method} for {task.label}: take --config default"
             )
-        chosen |= known[method]
-    return {**chosen, **(trial or {})}
-
-
-def check_method(method: str) -> None:
-    """Refuse a name that is no method's."""
-    if method not in METHODS:
-        raise DataError(
-            f"a method must be one of {', '.join(METHODS)}; however, {method} came"
-        )
+        params |= published[method]
+    return {**params, **(trial or {})}
 
 
 def has_tuned(task: Task, method: str) -> bool:
-    """Tell whether a run with the config "tuned" is possible."""
-    itself = METHODS[method].method.needs_no_tuning
-    return itself or method in _published().get(task.published, {})
+    """Whether a run with the config "tuned" is possible."""
+    if METHODS[method].method.needs_no_tuning:
+        return True
+    return method in _published().get(task.published, {})
+
+
+def check_methods(names: Iterable[str]) -> None:
+    """Refuse a name that is no method's."""
+    for name in names:
+        if name not in METHODS:
+            raise DataError(
+                f"a method must be one of {', '.join(METHODS)}; however, {name} came"
+            )
+
+
+def check_libraries(names: Iterable[str]) -> None:
+    """Refuse methods whose libraries are not installed."""
+    absent: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        method = METHODS[name].method
+        for library in method.libraries:
+            try:
+                require(library, extra=method.extra)
+            except MissingLibrary as error:
+                absent.setdefault(str(error), []).append(name)
+    if absent:
+        why = "; ".join(f"{', '.join(n)}: {error}" for error, n in absent.items())
+        raise DataError(
+            f"methods need their libraries, however some are not there ({why});"
+            " install them or leave these methods out"
+        )
 
 
 @cache
@@ -63,23 +87,23 @@ def extract_configs(
     source: Path, target: Path = _FILE, tasks: Iterable[Task] = TASKS
 ) -> int:
     """Translate the published tuned configurations of our sets; return their number."""
-    every = json.loads(source.read_text("utf-8"))
-    found = {
+    published = json.loads(source.read_text("utf-8"))
+    translated = {
         task.published: {
-            name: entry.method.published(every[task.published][entry.published])
+            name: entry.method.published(published[task.published][entry.published])
             for name, entry in METHODS.items()
-            if entry.published in every.get(task.published, {})
+            if entry.published in published.get(task.published, {})
         }
         for task in tasks
-        if task.published in every
+        if task.published in published
     }
     # One line a configuration, so that a change can be read.
     lines = [
         f" {json.dumps(name)}: {{\n"
         + ",\n".join(f"  {json.dumps(m)}: {json.dumps(c)}" for m, c in configs.items())
         + "\n }"
-        for name, configs in found.items()
+        for name, configs in translated.items()
         if configs
     ]
     target.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
-    return sum(map(len, found.values()))
+    return sum(map(len, translated.values()))

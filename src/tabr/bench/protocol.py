@@ -21,7 +21,7 @@ from tabr.bench.results import (
     score,
 )
 from tabr.bench.tasks.task import LabelledRows, SplitTable, Task
-from tabr.bench.workers import Place
+from tabr.bench.workers import Resources
 from tabr.device.devices import device_name
 
 
@@ -33,7 +33,7 @@ def score_of(task: Task, part: LabelledRows, method: Method) -> float:
 def setting_of(
     task: Task,
     X: pd.DataFrame,
-    place: Place,
+    resources: Resources,
     on_epoch: Callable[[int, float], None] | None = None,
 ) -> Setting:
     """Return what a task, with training rows X, and a machine decide for a method."""
@@ -41,8 +41,8 @@ def setting_of(
         outcome=task.kind,
         column_kinds=task.column_kinds(X),
         normalized=task.normalization != "none",
-        device=place.device,
-        n_threads=place.threads,
+        device=resources.device,
+        n_threads=resources.threads,
         on_epoch=on_epoch,
     )
 
@@ -51,7 +51,7 @@ def run_one(
     task: Task,
     parts: SplitTable,
     seed: int,
-    place: Place,
+    resources: Resources,
     *,
     plan: Plan = DEFAULT_PLAN,
     on_epoch: Callable[[int, float], None] | None = None,
@@ -62,25 +62,26 @@ def run_one(
         task: What is predicted and how it was run in the paper.
         parts: The rows.
         seed: Seed of the model.
-        place: Where to compute, beside how many others.
+        resources: Where to compute, and how many runs share it.
         plan: What to fit.
-        on_epoch: Told by networks after each epoch its number and validation score.
+        on_epoch: Called by networks after each epoch with its number and validation
+            score.
     """
-    ((result, said),) = run_seeds(task, parts, [seed], place, plan, on_epoch)
-    return result, said
+    (pair,) = run_seeds(task, parts, [seed], resources, plan, on_epoch)
+    return pair
 
 
 def run_seeds(
     task: Task,
     parts: SplitTable,
     seeds: Sequence[int],
-    place: Place,
+    resources: Resources,
     plan: Plan = DEFAULT_PLAN,
     on_epoch: Callable[[int, float], None] | None = None,
 ) -> list[tuple[Result, Predictions]]:
     """Fit models of successive seeds as one, and score each; as `run_one` does."""
     params = parameters(task, plan.method, plan.config, plan.trial)
-    setting = setting_of(task, parts.train.X, place, on_epoch)
+    setting = setting_of(task, parts.train.X, resources, on_epoch)
     entry = METHODS[plan.method]
     methods = [entry.make(setting, seed, **params) for seed in seeds]
     device = methods[0].device
@@ -92,12 +93,12 @@ def run_seeds(
     else:
         entry.method.fit_as_one(methods, parts.train, parts.val)
     seconds = time.perf_counter() - start
-    answers = []
+    pairs = []
     for seed, method in zip(seeds, methods, strict=True):
-        said = Predictions(
+        predictions = Predictions(
             method.predict(parts.val.X), method.predict(parts.test.X), method.classes
         )
-        val, test = said.scores(task, parts)
+        val, test = predictions.scores(task, parts)
         result = Result(
             benchmark=task.benchmark,
             task=task.name,
@@ -111,8 +112,8 @@ def run_seeds(
             best_epoch=method.best_epoch,
             n_parameters=method.n_parameters,
             hardware=device_name(device),
-            workers=place.workers * len(seeds),
-            threads=place.threads,
+            workers=resources.workers * len(seeds),
+            threads=resources.threads,
             commit=current_commit(),
             versions={
                 "tabr": __version__,
@@ -120,5 +121,5 @@ def run_seeds(
                 "python": platform.python_version(),
             },
         )
-        answers.append((result, said))
-    return answers
+        pairs.append((result, predictions))
+    return pairs

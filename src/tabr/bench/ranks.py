@@ -1,4 +1,4 @@
-"""How methods stand: ranks by the paper's rule, wins, ties and losses, standings.
+"""The standings of methods: ranks by the paper's rule, and wins, ties and losses.
 
 Two means are apart if they differ by more than the standard deviation of the better
 one. Rank 1 is the best method and all that are not apart from it; those are set aside,
@@ -9,16 +9,17 @@ its published runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from tabr.bench.results import Result, read
 from tabr.bench.tasks.task import Task
 from tabr.errors import DataError
+from tabr.text import plain_rows
 
 COLUMNS = ("rank", "method", "score", "std", "runs", "seconds", "n_parameters")
 
@@ -31,7 +32,7 @@ class Score(NamedTuple):
 
 
 class WinTieLoss(NamedTuple):
-    """How often one method was better than another, as good, and worse."""
+    """Counts of tables where a method was better than another, as good, and worse."""
 
     win: int
     tie: int
@@ -39,7 +40,7 @@ class WinTieLoss(NamedTuple):
 
 
 def pooled(scores: Iterable[Score]) -> Score:
-    """Return the score of all runs of several splits together, splits of one size.
+    """Return the score over all runs of several splits, which are of one size.
 
     >>> pooled([Score(1.0, 0.0), Score(3.0, 0.0)])
     Score(mean=2.0, std=1.0)
@@ -58,28 +59,28 @@ def ranks(scores: Mapping[str, Score], *, larger_is_better: bool) -> dict[str, i
     {'a': 1, 'b': 1, 'c': 2}
     """
     sign = 1 if larger_is_better else -1
-    left, found, rank = dict(scores), dict[str, int](), 0
-    while left:
+    rest, rank_of, rank = dict(scores), dict[str, int](), 0
+    while rest:
         rank += 1
-        best = max(left.values(), key=lambda score: sign * score.mean)
-        together = [n for n, s in left.items() if abs(s.mean - best.mean) <= best.std]
-        for name in together:
-            found[name] = rank
-            del left[name]
-    return {name: found[name] for name in scores}
+        best = max(rest.values(), key=lambda score: sign * score.mean)
+        tied = [n for n, s in rest.items() if abs(s.mean - best.mean) <= best.std]
+        for name in tied:
+            rank_of[name] = rank
+            del rest[name]
+    return {name: rank_of[name] for name in scores}
 
 
-def compare(one: Score, other: Score, *, larger_is_better: bool) -> int:
+def compare(first: Score, second: Score, *, larger_is_better: bool) -> int:
     """Return 1 if the first is better, -1 if it is worse, 0 if they are not apart."""
-    gain = one.mean - other.mean if larger_is_better else other.mean - one.mean
-    std = one.std if gain > 0 else other.std
+    gain = (first.mean - second.mean) * (1 if larger_is_better else -1)
+    std = first.std if gain > 0 else second.std
     if abs(gain) <= std:
         return 0
     return 1 if gain > 0 else -1
 
 
 def count_outcomes(outcomes: Sequence[int]) -> WinTieLoss:
-    """Count what `compare` returned.
+    """Return the counts of the values that `compare` returned.
 
     >>> count_outcomes([1, 0, 1, -1])
     WinTieLoss(win=2, tie=1, loss=1)
@@ -90,47 +91,49 @@ def count_outcomes(outcomes: Sequence[int]) -> WinTieLoss:
 # --- standings of a table -------------------------------------------------------
 
 
-def read_task(out: Path, task: Task) -> list[Result]:
-    """Return all single runs of a task's table, whatever split, method and config."""
-    folder = out / task.benchmark / task.name
-    return [read(path) for path in sorted(folder.glob("*/split-*-seed-*.json"))]
-
-
-def standings(
-    out: Path, task: Task, plans: Sequence[str] | None = None
-) -> pd.DataFrame:
-    """Return a line for each method with runs on a table, the best first.
-
-    Splits are pooled: the score is the mean over all runs.
+def read_results(
+    out: Path, task: Task, plans: Container[str] | None = None
+) -> list[Result]:
+    """Return the single runs of a task's table, of all its splits.
 
     Args:
-        out: Where results are.
+        out: The folder of results.
         task: Any split of the table.
         plans: Names of methods with configurations; None takes all that have runs.
     """
-    by_plan: dict[str, list[Result]] = {}
-    for result in read_task(out, task):
-        if plans is None or result.method in plans:
-            by_plan.setdefault(result.method, []).append(result)
-    if not by_plan:
+    folder = out / task.benchmark / task.name
+    results = [read(path) for path in sorted(folder.glob("*/split-*-seed-*.json"))]
+    results = [r for r in results if plans is None or r.method in plans]
+    if not results:
         raise DataError(
             f"standings need results, however {out} has none of {task.label}: make"
             " them with `tabr bench run`"
         )
-    scores = {plan: _score(results) for plan, results in by_plan.items()}
+    return results
+
+
+def standings(results: Iterable[Result], task: Task) -> pd.DataFrame:
+    """Return a line for each method with runs on a table, the best first.
+
+    Splits are pooled: the score is the mean over all runs. `task` is any split.
+    """
+    by_plan: dict[str, list[Result]] = {}
+    for result in results:
+        by_plan.setdefault(result.method, []).append(result)
+    scores = {plan: _score(runs) for plan, runs in by_plan.items()}
     larger = task.metric == "accuracy"
-    places = ranks(scores, larger_is_better=larger)
+    rank_of = ranks(scores, larger_is_better=larger)
     lines = []
-    for plan, results in by_plan.items():
-        sizes = [r.n_parameters for r in results if r.n_parameters is not None]
+    for plan, runs in by_plan.items():
+        sizes = [r.n_parameters for r in runs if r.n_parameters is not None]
         lines.append(
             {
-                "rank": places[plan],
+                "rank": rank_of[plan],
                 "method": plan,
                 "score": scores[plan].mean,
                 "std": scores[plan].std,
-                "runs": len(results),
-                "seconds": fmean(r.seconds for r in results),
+                "runs": len(runs),
+                "seconds": fmean(r.seconds for r in runs),
                 "n_parameters": fmean(sizes) if sizes else math.nan,
             }
         )
@@ -146,11 +149,21 @@ def _score(results: Sequence[Result]) -> Score:
     return pooled(Score(fmean(tests), pstdev(tests)) for tests in splits.values())
 
 
-# --- text -----------------------------------------------------------------------
+# --- text and JSON ----------------------------------------------------------------
+
+
+def to_record(table: pd.DataFrame, task: Task) -> dict[str, Any]:
+    """Return the standings as JSON has them."""
+    return {
+        "task": task.label,
+        "metric": task.metric,
+        "larger_is_better": task.metric == "accuracy",
+        "standings": plain_rows(table),
+    }
 
 
 def to_text(table: pd.DataFrame, task: Task) -> str:
-    """Write the standings for a terminal."""
+    """Return the standings for a terminal."""
     measure = "RMSE" if task.metric == "rmse" else "accuracy"
     better = "lower" if task.metric == "rmse" else "higher"
     digits = _digits(table)
@@ -185,27 +198,26 @@ def to_text(table: pd.DataFrame, task: Task) -> str:
 
 
 def average_ranks_text(tables: Sequence[tuple[Task, pd.DataFrame]]) -> str:
-    """Write the average rank among the methods that all tables have."""
+    """Return the average ranks among the methods that all tables have."""
     common = set.intersection(*(set(table["method"]) for _, table in tables))
-    places: dict[str, list[int]] = {name: [] for name in sorted(common)}
+    all_ranks: dict[str, list[int]] = {name: [] for name in sorted(common)}
     for task, table in tables:
         part = table[table["method"].isin(common)]
         columns = (part[name] for name in ("method", "score", "std"))
         scores = {name: Score(m, s) for name, m, s in zip(*columns, strict=True)}
-        found = ranks(scores, larger_is_better=task.metric == "accuracy")
-        for name, rank in found.items():
-            places[name].append(rank)
-    order = sorted(places, key=lambda name: fmean(places[name]))
+        rank_of = ranks(scores, larger_is_better=task.metric == "accuracy")
+        for name, rank in rank_of.items():
+            all_ranks[name].append(rank)
     lines = [f"Average rank over {len(tables)} tables:"]
-    lines += [
-        f"  {fmean(places[name]):.2f} ± {pstdev(places[name]):.2f}  {short_name(name)}"
-        for name in order
-    ]
+    for name, values in sorted(all_ranks.items(), key=lambda item: fmean(item[1])):
+        lines.append(
+            f"  {fmean(values):.2f} ± {pstdev(values):.2f}  {short_name(name)}"
+        )
     return "\n".join(lines)
 
 
 def short_name(plan: str) -> str:
-    """Leave out what goes without saying.
+    """Return the name of a method and its config, without the default config.
 
     >>> short_name("tabr-s-default"), short_name("knn-tuned")
     ('tabr-s', 'knn-tuned')

@@ -1,25 +1,29 @@
-"""Tuning: Optuna's TPE on the validation score, many trials, by as many workers.
+"""Tuning: Optuna's TPE on the validation score, many trials, by several workers.
 
-A trial is a run like any other. What Optuna knows lives in a database, SQLite beside
-the results or any that SQLAlchemy reaches, so that a stopped search goes on where it
-was, and several machines can share one.
+A trial is a run like any other. Optuna's trials live in a database, SQLite beside the
+results or any that SQLAlchemy reaches, so that a stopped search goes on where it was,
+and several machines can share one.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tabr.bench.methods import METHODS
+from tabr.bench.methods.tabr import TabRMethod
+from tabr.bench.parameters import check_libraries, check_methods
+from tabr.bench.progress import Log
 from tabr.bench.protocol import run_one
+from tabr.bench.ray_workers import open_pool
 from tabr.bench.results import Plan, Result
-from tabr.bench.tasks.task import SplitTable, Task
-from tabr.bench.workers import Failure, Place, WorkerPool
+from tabr.bench.tasks.task import SplitTable, Task, check_files
+from tabr.bench.workers import Failure, Resources, WorkerPool, countdown
 from tabr.errors import DataError
 from tabr.optional import require
 from tabr.tables.files import write_bytes
@@ -27,7 +31,8 @@ from tabr.tables.files import write_bytes
 # Trials of the paper.
 N_TRIALS = 100
 N_TRIALS_OF = {"xgboost": 200, "lightgbm": 200, "catboost": 200}
-PATIENCE = 5  # trials that may fail one after the other
+MOST_FAILURES = 5  # trials that may fail one after the other
+_SQLITE = "sqlite:///"
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Search:
 
     Attributes:
         task: Table and split.
-        method: What is tuned.
+        method: The method that is tuned.
         storage: Database of the trials, as SQLAlchemy writes addresses.
         n_trials: Trials in all; None is the paper's number.
         seed: Of the sampler and of every trial's model.
@@ -54,7 +59,7 @@ class Search:
 
     @property
     def name(self) -> str:
-        """Return the name of the search in the database."""
+        """The name of the search in the database."""
         return f"{self.task.label}/split-{self.task.split}/{self.method}"
 
     def __str__(self) -> str:
@@ -62,20 +67,20 @@ class Search:
 
     @property
     def n_wanted(self) -> int:
-        """Return how many trials there shall be."""
+        """The number of trials in all."""
         if self.n_trials is not None:
             return self.n_trials
         return N_TRIALS_OF.get(self.method, N_TRIALS)
 
     def study(self) -> Any:
-        """Open the search in the database, or begin it there."""
+        """Return the search in the database; it is made if it is new."""
         optuna = require("optuna", extra="tune")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         pruner = optuna.pruners.NopPruner()
         if self.prunes:
             pruner = optuna.pruners.MedianPruner(n_warmup_steps=8)
         return optuna.create_study(
-            storage=_opened(self.storage),
+            storage=_open_storage(self.storage),
             study_name=self.name,
             direction="maximize",
             load_if_exists=True,
@@ -83,27 +88,27 @@ class Search:
         )
 
     def n_done(self) -> int:
-        """Count the trials that are done, of everybody who shares the database."""
+        """Return how many trials are done, by all machines that share the database."""
         states = self._states()
         return states.count("COMPLETE") + states.count("PRUNED")
 
-    def has_found(self) -> bool:
-        """Tell whether there is a best trial."""
+    def has_best(self) -> bool:
+        """Whether there is a best trial."""
         return "COMPLETE" in self._states()
 
     def _states(self) -> list[str]:
         trials = self.study().get_trials(deepcopy=False)
         return [trial.state.name for trial in trials]
 
-    def do(self, parts: SplitTable, place: Place) -> Result | None:
-        """Do one trial and tell the database; None if it was ended early."""
+    def run(self, parts: SplitTable, resources: Resources) -> Result | None:
+        """Run one trial and store it; return None if it was ended early."""
         optuna = require("optuna", extra="tune")
         study = self.study()
         results: list[Result] = []
 
         def objective(trial: Any) -> float:
-            study.sampler = self._sampler(trial.number, place.workers)
-            chosen = METHODS[self.method].space(trial)
+            study.sampler = self._sampler(trial.number, resources.workers)
+            params = METHODS[self.method].space(trial)
 
             def on_epoch(epoch: int, score: float) -> None:
                 trial.report(score, epoch)
@@ -114,8 +119,8 @@ class Search:
                 self.task,
                 parts,
                 self.seed,
-                place,
-                plan=Plan(self.method, "trial", {**chosen, **dict(self.fixed)}),
+                resources,
+                plan=Plan(self.method, "trial", {**params, **dict(self.fixed)}),
                 on_epoch=on_epoch if self.prunes else None,
             )
             results.append(result)
@@ -143,7 +148,7 @@ class Search:
         )
 
     def best(self) -> dict[str, Any]:
-        """Return what the best trial ran with, and how good it was."""
+        """Return the parameters of the best trial, its score, and counts of trials."""
         best, states = self.study().best_trial, self._states()
         return {
             "method": self.method,
@@ -158,10 +163,49 @@ class Search:
         }
 
 
+def searches_of(
+    tasks: Sequence[Task], methods: Sequence[str], storage: str, **options: Any
+) -> list[Search]:
+    """Return a search for each task and each method that can predict it.
+
+    Args:
+        tasks: Tables and splits.
+        methods: Names of methods; one that cannot be tuned is refused.
+        storage: Database of the trials.
+        options: The other attributes of `Search`.
+    """
+    require("optuna", extra="tune")
+    names = list(dict.fromkeys(methods))
+    check_methods(names)
+    for name in names:
+        if METHODS[name].method.needs_no_tuning:
+            raise DataError(
+                f"a method must have parameters to tune, however {name} has none or"
+                " chooses them by itself: leave it out"
+            )
+    check_libraries(names)
+    return [
+        Search(task, name, storage, **options)
+        for task in tasks
+        for name in names
+        if task.kind in METHODS[name].method.outcomes
+    ]
+
+
+# --- databases and files ----------------------------------------------------------
+
+
+def sqlite_storage(out: Path) -> str:
+    """Return the address of the database in a folder of results."""
+    return f"{_SQLITE}{(out / 'tuning.db').resolve()}"
+
+
 @cache
-def _opened(address: str) -> Any:
-    """Open a database once in each process."""
+def _open_storage(address: str) -> Any:
+    """Return an open database, one for each process."""
     optuna = require("optuna", extra="tune")
+    if address.startswith(_SQLITE):
+        Path(address.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
     try:
         try:
             return optuna.storages.RDBStorage(address)
@@ -170,95 +214,154 @@ def _opened(address: str) -> Any:
             return optuna.storages.RDBStorage(address)
     except Exception as error:  # SQLAlchemy's and every driver's own
         reason = str(error).strip().splitlines()[0]
-        hidden = address.split("@")[-1]  # without a password
+        host = address.split("@")[-1]  # without a password
         raise DataError(
-            f"trials need a database that can be opened, however {hidden} cannot:"
+            f"trials need a database that can be opened, however {host} cannot:"
             f" {reason}; see --storage"
         ) from error
 
 
-def choice_path(out: Path, task: Task, method: str) -> Path:
-    """Return the file that keeps what a search has found."""
+def best_params_path(out: Path, task: Task, method: str) -> Path:
+    """Return the file of the best trial of a search."""
     folder = out / task.benchmark / task.name / f"{method}-retuned"
     return folder / f"split-{task.split}-params.json"
 
 
-def read_choice(out: Path, task: Task, method: str) -> dict[str, Any]:
-    """Return the parameters that a search has found."""
-    path = choice_path(out, task, method)
+def read_best(out: Path, task: Task, method: str) -> dict[str, Any]:
+    """Return what `Search.best` returned when the search was last run."""
+    path = best_params_path(out, task, method)
     if not path.is_file():
         raise DataError(
             f"retuned parameters must have been searched for, however {path} is not"
             f" there: run `tabr tune` for {method} first"
         )
     content: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    params: dict[str, Any] = content["params"]
-    return params
+    return content
+
+
+# --- trials -----------------------------------------------------------------------
 
 
 def tune(
     searches: Sequence[Search],
-    team: WorkerPool,
+    folder: Path | None,
     out: Path,
-    remaining: Callable[[], float | None] = lambda: None,
+    resources: Resources,
+    *,
+    budget_seconds: float | None = None,
+    log: Log = print,
 ) -> int:
-    """Do the trials that are missing, and keep what each search has found.
+    """Run the trials that are missing and write the best; return the open searches.
 
-    Who shares the database with others may find that it has a few trials too many.
+    Where machines share a database, it may end with a few trials too many.
 
     Args:
-        searches: What to search for.
-        team: Who does the trials.
-        out: Where the choices are kept.
-        remaining: Returns the seconds left, or None.
+        searches: Tasks and methods.
+        folder: The folder of the tables.
+        out: The folder of results.
+        resources: The hardware.
+        budget_seconds: When to end what still runs; None waits for all.
+        log: Takes messages.
 
     Returns:
         How many searches are not complete.
     """
+    check_files((search.task for search in searches), folder)
+    n_trials = max((search.n_wanted for search in searches), default=1)
+    resources = replace(resources, workers=min(resources.workers, n_trials))
+    seconds_left = countdown(budget_seconds)
     n_open = 0
-    for search in searches:
-        n_done = _complete(search, team, remaining)
-        n_open += n_done < search.n_wanted
-        if n_done < search.n_wanted:
-            print(
-                f"{search}: {n_done} of {search.n_wanted} trials; run it again to go on"
-            )
-        if search.has_found():
-            text = json.dumps(search.best(), indent=1) + "\n"
-            write_bytes(choice_path(out, search.task, search.method), text.encode())
+    with open_pool(resources.workers, folder, resources) as pool:
+        for search in searches:
+            n_done = _complete(search, pool, seconds_left, log)
+            if n_done < search.n_wanted:
+                n_open += 1
+                log(
+                    f"{search}: {n_done} of {search.n_wanted} trials;"
+                    " run it again to go on"
+                )
+            if search.has_best():
+                path = best_params_path(out, search.task, search.method)
+                write_bytes(path, (json.dumps(search.best(), indent=1) + "\n").encode())
     return n_open
 
 
 def _complete(
-    search: Search, team: WorkerPool, remaining: Callable[[], float | None]
+    search: Search,
+    pool: WorkerPool,
+    seconds_left: Callable[[], float | None],
+    log: Log,
 ) -> int:
-    """Do trials until there are enough; return how many there are."""
-    n_done, failures = search.n_done(), 0
-    print(f"{search}: {max(0, search.n_wanted - n_done)} trials to do, {n_done} done")
-    while failures < PATIENCE:
-        left = remaining()
-        if team.n_idle and n_done + team.n_busy < search.n_wanted and left != 0:
-            team.give(search)
+    """Run trials until there are enough; return how many there are."""
+    n_done, n_failures = search.n_done(), 0
+    log(f"{search}: {max(0, search.n_wanted - n_done)} trials to do, {n_done} done")
+    while n_failures < MOST_FAILURES:
+        timeout = seconds_left()
+        if pool.n_idle and n_done + pool.n_busy < search.n_wanted and timeout != 0:
+            pool.submit(search)
             continue
-        ended = team.ended(left) if team.n_busy else []
-        if not ended:
+        finished = pool.finished(timeout) if pool.n_busy else []
+        if not finished:
             break
         n_done = search.n_done()
-        for _, answer in ended:
-            failures = failures + 1 if isinstance(answer, Failure) else 0
-            _say(search, answer, n_done)
+        for _, outcome in finished:
+            n_failures = n_failures + 1 if isinstance(outcome, Failure) else 0
+            log(_trial_text(search, outcome, n_done))
     return n_done
 
 
-def _say(search: Search, answer: Any, n_done: int) -> None:
-    """Tell how a trial has ended."""
-    about = f"{search} trial {n_done} of {search.n_wanted}"
-    if isinstance(answer, Failure):
-        text = f"FAILED, {answer.reason}"
-    elif answer is None:
-        text = "fell behind and was ended"
+# --- text -------------------------------------------------------------------------
+
+
+def _trial_text(search: Search, outcome: Result | Failure | None, n_done: int) -> str:
+    start = f"{search} trial {n_done} of {search.n_wanted}:"
+    if isinstance(outcome, Failure):
+        return f"{start} FAILED, {outcome.reason}"
+    if outcome is None:
+        return f"{start} fell behind and was ended"
+    scores = f"{outcome.val:.6g} (best {search.best()['val']:.6g})"
+    return f"{start} {search.task.metric} {scores}, {outcome.seconds:.1f} s"
+
+
+def best_text(best: Mapping[str, Any], task: Task) -> str:
+    """Return the best trial of a search for a terminal, and how to go on with it."""
+    metric, name = best["metric"], best["method"]
+    pruned = f" ({best['pruned']} more ended early)" if best["pruned"] else ""
+    lines = [
+        f"{name} on {task.label} split {task.split}: validation {metric}"
+        f" {best['val']:.6g}, the best of {best['trials']} trials{pruned}, with"
+    ]
+    if issubclass(METHODS[name].method, TabRMethod):
+        lines.append("  " + constructor_text(best["params"], name, task))
     else:
-        best = search.best()["val"]
-        text = f"{search.task.metric} {answer.val:.6g} (best {best:.6g}),"
-        text += f" {answer.seconds:.1f} s"
-    print(f"{about}: {text}", flush=True)
+        lines += [f"  {key} = {value!r}" for key, value in best["params"].items()]
+    lines.append(
+        f"test rows have not been looked at: run it with --methods {name} --config"
+        " retuned"
+    )
+    return "\n".join(lines)
+
+
+def constructor_text(params: Mapping[str, Any], method: str, task: Task) -> str:
+    """Return the Python code of the estimator with these parameters.
+
+    >>> from tabr.bench.tasks.catalog import select
+    >>> constructor_text({"width": 96}, "tabr-s", select(["adult"])[0])
+    "TabRClassifier(mode='paper', width=96)"
+    """
+    arguments = {**METHODS[method].fixed, **params}
+    kind = arguments.pop("embedding", None)
+    names = {
+        "embedding_width": "width",
+        "n_frequencies": "n_frequencies",
+        "frequency_scale": "frequency_scale",
+    }
+    numbers = {
+        new: arguments.pop(old) for old, new in names.items() if old in arguments
+    }
+    texts = [f"{name}={value!r}" for name, value in arguments.items()]
+    if kind is not None:
+        inner = [repr(kind), *(f"{name}={value!r}" for name, value in numbers.items())]
+        texts.append(f"embedding=EmbeddingConfig({', '.join(inner)})")
+    estimator = "TabRRegressor" if task.kind == "regression" else "TabRClassifier"
+    return f"{estimator}({', '.join(['mode=' + repr('paper'), *texts])})"

@@ -1,11 +1,13 @@
-"""Who does the work: processes on this machine, one piece of work at a time each."""
+"""Workers of this machine: processes that run one job at a time each."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,119 +19,139 @@ from typing import Any, Protocol, Self
 import torch
 
 from tabr.bench.tasks.task import SplitTable, Task, load
+from tabr.device.devices import choose_device
 
-KEPT_TABLES = 2  # split tables that a worker keeps
-_PATIENCE = 5.0  # seconds that a process may take to end
+CACHED_TABLES = 2  # split tables that a worker keeps
+_SECONDS_TO_END = 5.0  # that a process may take
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where and beside how many others work is done.
+class Resources:
+    """The hardware that jobs use.
 
     Attributes:
         device: Where to compute; None is a GPU if there is one.
-        workers: Workers that share the machine, for the record.
-        threads: Threads of one piece of work. It is one unless asked for otherwise:
-            sums over threads round differently, and results must not depend on who
-            works beside.
+        workers: Jobs that run at a time and share the machine.
+        threads: Threads of one job. It is one unless asked for otherwise: sums over
+            threads round differently, and results must not depend on the other jobs.
+        ray: Address of a Ray cluster, or "local"; None takes processes.
+        gpus: GPUs that Ray sets aside for each worker; a part of one is fine.
     """
 
     device: str | None = None
     workers: int = 1
     threads: int = 1
+    ray: str | None = None
+    gpus: float = 0.0
 
 
-class Work(Protocol):
-    """Something to be done with a split table; it travels to the worker."""
+def default_workers(device: str | None, threads: int) -> int:
+    """Return how many workers use all cores; on a GPU it is one."""
+    if choose_device(device).type != "cpu":
+        return 1
+    return max(1, (os.cpu_count() or 1) // threads)
+
+
+class Job(Protocol):
+    """Something to be computed from a split table; it travels to the worker."""
 
     @property
     def task(self) -> Task:
-        """Return which table and split it needs."""
+        """The table and split that it needs."""
         ...
 
-    def do(self, parts: SplitTable, place: Place) -> Any:
-        """Do it, and return what travels back."""
+    def run(self, parts: SplitTable, resources: Resources) -> Any:
+        """Return the outcome, which travels back."""
         ...
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong with a piece of work, in one line."""
+    """The reason why a job failed, in one line."""
 
     reason: str
 
 
-class WorkerPool(Protocol):
-    """Workers, seen from outside. Use it as a context: leaving it ends all work."""
+class WorkerPool(ABC):
+    """Several workers. Use it as a context: leaving it ends all jobs."""
+
+    def __init__(self, n: int) -> None:
+        """Count n workers."""
+        self.n_workers = n
 
     @property
     def n_idle(self) -> int:
-        """Return how many workers have nothing to do."""
-        ...
+        """The number of workers without a job."""
+        return self.n_workers - self.n_busy
 
     @property
+    @abstractmethod
     def n_busy(self) -> int:
-        """Return how many workers are at work."""
-        ...
+        """The number of workers with a job."""
 
-    def give(self, work: Work) -> None:
-        """Start a piece of work; somebody must be idle."""
-        ...
+    @abstractmethod
+    def submit(self, job: Job) -> None:
+        """Start a job; a worker must be idle."""
 
-    def ended(self, timeout: float | None) -> list[tuple[Work, Any]]:
-        """Wait until some work has ended; return it with its answer or a Failure."""
-        ...
+    @abstractmethod
+    def finished(self, timeout: float | None) -> list[tuple[Job, Any]]:
+        """Wait until jobs have ended; return them with their outcome or a Failure."""
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *error: object) -> None: ...
-
-
-def countdown(seconds: float | None) -> Callable[[], float | None]:
-    """Return a function that tells the seconds left from now on; None is no limit."""
-    end = None if seconds is None else time.monotonic() + seconds
-    return lambda: None if end is None else max(0.0, end - time.monotonic())
-
-
-class ProcessPool:
-    """A team of processes on this machine."""
-
-    def __init__(self, n: int, folder: Path | None, place: Place) -> None:
-        """Start n processes; the tables are in the folder."""
-        self._start: Callable[[], _Worker] = partial(_Worker, folder, place)
-        self._workers = [self._start() for _ in range(n)]
-
-    @property
-    def n_idle(self) -> int:
-        """Return how many workers have nothing to do."""
-        return len(self._workers) - self.n_busy
-
-    @property
-    def n_busy(self) -> int:
-        """Return how many workers are at work."""
-        return sum(worker.work is not None for worker in self._workers)
-
-    def give(self, work: Work) -> None:
-        """Start a piece of work; somebody must be idle."""
-        place, worker = next(
-            (i, w) for i, w in enumerate(self._workers) if w.work is None
-        )
-        if worker.failed:  # a broken GPU context would break the next piece too
-            worker.end()
-            worker.join()
-            self._workers[place] = worker = self._start()
-        worker.give(work)
-
-    def ended(self, timeout: float | None) -> list[tuple[Work, Any]]:
-        """Wait until some work has ended; return it with its answer or a Failure."""
-        busy = {w.pipe: w for w in self._workers if w.work is not None}
-        ready = wait(list(busy), timeout=timeout)
-        return [worker.answer() for pipe, worker in busy.items() if pipe in ready]
+    @abstractmethod
+    def close(self) -> None:
+        """End all workers and their jobs."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def countdown(seconds: float | None) -> Callable[[], float | None]:
+    """Return a function for the seconds left from now on; None is no limit."""
+    end = None if seconds is None else time.monotonic() + seconds
+    return lambda: None if end is None else max(0.0, end - time.monotonic())
+
+
+def exit_on_sigterm() -> None:
+    """Turn SIGTERM into an ordinary exit, so that a pool ends its workers."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
+class ProcessPool(WorkerPool):
+    """A pool of processes on this machine."""
+
+    def __init__(self, n: int, folder: Path | None, resources: Resources) -> None:
+        """Start n processes; the tables are in the folder."""
+        super().__init__(n)
+        self._start: Callable[[], _Worker] = partial(_Worker, folder, resources)
+        self._workers = [self._start() for _ in range(n)]
+
+    @property
+    def n_busy(self) -> int:
+        """The number of workers with a job."""
+        return sum(worker.job is not None for worker in self._workers)
+
+    def submit(self, job: Job) -> None:
+        """Start a job; a worker must be idle."""
+        index, worker = next(
+            (i, w) for i, w in enumerate(self._workers) if w.job is None
+        )
+        if worker.failed:  # a broken GPU context would break the next job too
+            worker.end()
+            worker.join()
+            self._workers[index] = worker = self._start()
+        worker.submit(job)
+
+    def finished(self, timeout: float | None) -> list[tuple[Job, Any]]:
+        """Wait until jobs have ended; return them with their outcome or a Failure."""
+        busy = {w.pipe: w for w in self._workers if w.job is not None}
+        ready = wait(list(busy), timeout=timeout)
+        return [worker.receive() for pipe, worker in busy.items() if pipe in ready]
+
+    def close(self) -> None:
+        """End all processes."""
         for worker in self._workers:
             worker.end()
         for worker in self._workers:
@@ -137,71 +159,73 @@ class ProcessPool:
 
 
 class _Worker:
-    """A process that does one piece of work at a time, seen from outside."""
+    """A process with a pipe to it."""
 
-    def __init__(self, folder: Path | None, place: Place) -> None:
+    def __init__(self, folder: Path | None, resources: Resources) -> None:
         context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-        self.pipe, theirs = context.Pipe()
+        self.pipe, worker_pipe = context.Pipe()
         self.process = context.Process(
-            target=_work, args=(theirs, folder, place), daemon=True
+            target=_run_jobs, args=(worker_pipe, folder, resources), daemon=True
         )
         self.process.start()
-        theirs.close()
-        self.work: Work | None = None
+        worker_pipe.close()
+        self.job: Job | None = None
         self.failed = False
 
-    def give(self, work: Work) -> None:
-        """Start a piece of work."""
-        self.work = work
-        with suppress(BrokenPipeError):  # it has died; `answer` will tell
-            self.pipe.send(work)
+    def submit(self, job: Job) -> None:
+        """Start a job."""
+        self.job = job
+        with suppress(BrokenPipeError):  # the process has died; `receive` reports it
+            self.pipe.send(job)
 
-    def answer(self) -> tuple[Work, Any]:
-        """Return the work that has ended, and its answer or what went wrong."""
-        work, self.work = self.work, None
-        assert work is not None
+    def receive(self) -> tuple[Job, Any]:
+        """Return the job that has ended, and its outcome or a Failure."""
+        job, self.job = self.job, None
+        assert job is not None
         try:
-            answer = self.pipe.recv()
+            outcome = self.pipe.recv()
         except (EOFError, ConnectionResetError):
             self.process.join()
-            answer = Failure(f"the process ended with status {self.process.exitcode}")
-        self.failed = isinstance(answer, Failure)
-        return work, answer
+            outcome = Failure(f"the process ended with status {self.process.exitcode}")
+        self.failed = isinstance(outcome, Failure)
+        return job, outcome
 
     def end(self) -> None:
-        """Tell the process to end, at once if it is busy; do not wait."""
-        if self.work is not None:
+        """Make the process end, at once if it is busy; do not wait."""
+        if self.job is not None:
             self.process.terminate()
         self.pipe.close()
 
     def join(self) -> None:
-        """Wait for the end, and no longer than a moment."""
-        self.process.join(_PATIENCE)
+        """Wait for the end of the process, and kill it after a moment."""
+        self.process.join(_SECONDS_TO_END)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
 
 
-def _work(pipe: Connection[Any, Any], folder: Path | None, place: Place) -> None:
-    """Do work as it comes, until nobody is there to give it."""
+def _run_jobs(
+    pipe: Connection[Any, Any], folder: Path | None, resources: Resources
+) -> None:
+    """Run jobs from a pipe until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a fit would stop early and count
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    loaded = lru_cache(maxsize=KEPT_TABLES)(lambda task: load(task, folder))
+    exit_on_sigterm()
+    load_cached = lru_cache(maxsize=CACHED_TABLES)(lambda task: load(task, folder))
     while True:
         try:
-            work = pipe.recv()
+            job = pipe.recv()
         except EOFError:
             return
         try:
-            pipe.send(attempt(work, loaded, place))
+            pipe.send(run_job(job, load_cached, resources))
         except BrokenPipeError:
             return
 
 
-def attempt(work: Work, loaded: Callable[[Task], SplitTable], place: Place) -> Any:
-    """Do a piece of work; what goes wrong with it becomes a Failure."""
-    torch.set_num_threads(place.threads)
+def run_job(job: Job, load: Callable[[Task], SplitTable], resources: Resources) -> Any:
+    """Return the outcome of a job, or a Failure."""
+    torch.set_num_threads(resources.threads)
     try:
-        return work.do(loaded(work.task), place)
-    except Exception as error:  # the other work can still be done
+        return job.run(load(job.task), resources)
+    except Exception as error:  # the other jobs can still run
         return Failure(" ".join(f"{type(error).__name__}: {error}".split()))

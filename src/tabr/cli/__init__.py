@@ -17,12 +17,12 @@ from tabr.cli import (
     bench,
     candidates,
     demo,
-    evaluate,
     explain,
     fit,
     predict,
     report,
     serve,
+    tune,
 )
 from tabr.cli.messages import Commands, debug
 
@@ -47,7 +47,7 @@ def main(context: click.Context) -> None:
 for _command in (
     fit.fit,
     predict.predict,
-    evaluate.evaluate,
+    predict.evaluate,
     explain.neighbors,
     explain.explain,
     candidates.add,
@@ -56,7 +56,7 @@ for _command in (
     report.report,
     serve.serve,
     bench.bench,
-    bench.tune,
+    tune.tune,
     demo.demo,
 ):
     main.add_command(_command)

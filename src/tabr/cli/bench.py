@@ -1,31 +1,339 @@
-"""The commands `bench` and `tune`, which hand all they are given to `tabr.bench`.
+"""The commands `bench run`, `bench table` and `bench fetch`.
 
-That has a command line of its own, for machines where only the library is installed.
+`tabr.bench` is imported by the command that runs, so that the others do without it.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
 import click
 
-PASSED_ON = {"ignore_unknown_options": True, "help_option_names": []}
+from tabr.cli.files import file_type, output_type
+from tabr.cli.messages import Mistake, common, debug, say, show, show_json
+
+if TYPE_CHECKING:
+    from tabr.bench.tasks.selection import TaskSelection
+
+Command = Callable[..., Any]
 
 
-@click.command(context_settings=PASSED_ON)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def bench(arguments: tuple[str, ...]) -> int:
-    """Compare methods on your table, or run the paper's experiments again.
+# --- options that commands share ----------------------------------------------------
 
-    Try `tabr bench run TABLE --target COL`, and `tabr bench --help`.
+
+def _read_json(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> Any:
+    try:
+        content = json.loads(text or "{}")
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise click.BadParameter(f'{text!r} is no JSON object, such as {{"width": 96}}')
+    return content
+
+
+count_option = functools.partial(
+    click.option, type=click.IntRange(1), show_default=True
+)
+names_option = functools.partial(
+    click.option,
+    metavar="NAME,NAME",
+    callback=lambda context, option, text: text and text.split(","),
+)
+params_option = functools.partial(
+    click.option, "--params", metavar="JSON", callback=_read_json
+)
+data_option = click.option(
+    "--data",
+    type=output_type,
+    help="Folder of the paper's tables.  [default: TABR_DATA]",
+)
+out_option = click.option(
+    "--out",
+    type=output_type,
+    default=Path("results"),
+    show_default=True,
+    help="Folder of the results.",
+)
+_TASK_OPTIONS = (
+    click.argument("table", type=file_type, required=False),
+    click.option("--target", metavar="COL", help="The column of TABLE to predict."),
+    click.option(
+        "--task",
+        type=click.Choice(["auto", "regression", "classification"]),
+        default="auto",
+        show_default=True,
+        help="What is predicted.",
+    ),
+    click.option(
+        "--ignore", metavar="COL", multiple=True, help="A column to ignore; repeatable."
+    ),
+    click.option(
+        "--kind",
+        metavar="COL=KIND",
+        multiple=True,
+        help="One of numeric, binary, categorical, date.",
+    ),
+    count_option("--splits", default=1, help="Random splits of TABLE."),
+    names_option("--tasks", help="Tables of the paper, as in california,why/wine."),
+    click.option(
+        "--benchmark",
+        type=click.Choice(["default", "why", "all"]),
+        help="Tables of the paper by benchmark.  [default: default]",
+    ),
+    data_option,
+)
+_WORKER_OPTIONS = (
+    count_option(
+        "--workers", help="Runs at a time.  [default: one for each core, on a GPU one]"
+    ),
+    count_option(
+        "--threads", default=1, help="Threads of a run; results depend on them."
+    ),
+    click.option("--device", help="cpu, cuda, ...  [default: a GPU if there is one]"),
+    click.option(
+        "--ray",
+        is_flag=False,
+        flag_value="local",
+        metavar="[ADDRESS]",
+        help="Workers on a Ray cluster, or on a new local one.",
+    ),
+    click.option(
+        "--gpus",
+        type=click.FloatRange(0),
+        default=0.0,
+        show_default=True,
+        help="GPUs that Ray gives to a worker.",
+    ),
+    click.option(
+        "--budget", type=float, metavar="S", help="Seconds; then all runs are ended."
+    ),
+)
+
+
+def task_options(command: Command) -> Command:
+    """Add the options that choose tasks; the command gets them as `selection`."""
+    names = inspect.signature(_selection).parameters
+
+    @functools.wraps(command)
+    def with_selection(**options: Any) -> Any:
+        chosen = {name: options.pop(name) for name in names}
+        return command(selection=_selection(**chosen), **options)
+
+    return _with_options(with_selection, _TASK_OPTIONS)
+
+
+def worker_options(command: Command) -> Command:
+    """Add the options of the hardware; the command gets `resources` and `budget`."""
+
+    @functools.wraps(command)
+    def with_resources(
+        workers: int | None, threads: int, device: str | None, **options: Any
+    ) -> Any:
+        from tabr.bench.workers import Resources, default_workers
+
+        workers = workers or default_workers(device, threads)
+        ray, gpus = options.pop("ray"), options.pop("gpus")
+        resources = Resources(device, workers, threads, ray, gpus)
+        return command(resources=resources, **options)
+
+    return _with_options(with_resources, _WORKER_OPTIONS)
+
+
+def _with_options(command: Command, options: tuple[Command, ...]) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _selection(
+    table: Path | None,
+    target: str | None,
+    task: Literal["auto", "regression", "classification"],
+    kind: tuple[str, ...],
+    splits: int,
+    tasks: list[str] | None,
+    benchmark: str | None,
+    data: Path | None,
+    ignore: tuple[str, ...],
+) -> TaskSelection:
+    from tabr.bench.tasks.selection import TaskSelection
+    from tabr.bench.tasks.task import UserTable
+
+    if tasks is not None and benchmark is not None:
+        raise Mistake("--tasks and --benchmark both name tasks; leave one out")
+    if table is None:
+        if target or ignore or kind or task != "auto" or splits > 1:
+            raise Mistake(
+                "--target, --task, --ignore, --kind and --splits are about a table of"
+                " yours, however none was named: name its file"
+            )
+        return TaskSelection(labels=tasks, benchmark=benchmark or "default", data=data)
+    if tasks is not None or benchmark is not None:
+        raise Mistake(
+            "a command takes a table or tasks by name, however both came: leave out one"
+            " of them"
+        )
+    if target is None:
+        raise Mistake(
+            "a table needs a column to predict, however none was named: add --target"
+        )
+    kinds: dict[str, Any] = dict(pair.rpartition("=")[::2] for pair in kind)
+    if "" in kinds:
+        raise Mistake(f"--kind must be like COL=KIND, however: {kinds['']!r}")
+    user_table = UserTable(table, target, ignore, tuple(kinds.items()))
+    return TaskSelection(user_table, None if task == "auto" else task, splits)
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """End the workers and exit in order when the command is interrupted or ended."""
+    from tabr.bench.workers import exit_on_sigterm
+
+    exit_on_sigterm()
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("interrupted; what is done is kept, and the same command goes on")
+        sys.exit(130)
+
+
+# --- commands -----------------------------------------------------------------------
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def bench(context: click.Context) -> None:
+    """Compare methods on your table, or run the paper's experiments again."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@bench.command()
+@task_options
+@names_option(
+    "--methods",
+    help="Methods to fit, or all.  [default: for TABLE"
+    " tabr-s, tabr, lightgbm, catboost, xgboost, mlp, knn; else tabr-s]",
+)
+@count_option("--seeds", default=15, help="Runs of each method, with seeds 0, 1, ...")
+@count_option("--few-seeds", help="Seeds of the paper's longest tables.")
+@count_option("--why-seeds", help="Seeds of the benchmark why.")
+@click.option(
+    "--config",
+    type=click.Choice(["default", "tuned", "retuned"]),
+    default="default",
+    show_default=True,
+    help="Parameters: a method's own, the paper's tuned ones, or those of `tabr tune`.",
+)
+@params_option(help="Parameters; they make the run a trial.")
+@click.option(
+    "--ensembles", is_flag=True, help="Keep predictions, and score means of five seeds."
+)
+@count_option(
+    "--seeds-per-fit",
+    default=1,
+    help="Seeds that are fitted as one where a method can: faster on a GPU, equal up to"
+    " rounding, and their time is that of all.",
+)
+@out_option
+@worker_options
+@common
+def run(
+    selection: TaskSelection,
+    methods: list[str] | None,
+    seeds: int,
+    few_seeds: int | None,
+    why_seeds: int | None,
+    seeds_per_fit: int,
+    out: Path,
+    resources: Any,
+    budget: float | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Fit and score methods on TABLE, or on tables of the paper.
+
+    What is done is not repeated: the same command goes on where it was stopped.
     """
-    from tabr.bench.__main__ import main
+    from tabr.bench.benchmark import Benchmark, run_benchmark
+    from tabr.bench.ranks import to_record, to_text
+    from tabr.bench.runs import SeedCounts
 
-    return main(arguments, prog="tabr bench")
+    seed_counts = SeedCounts(seeds, few_seeds, why_seeds)
+    benchmark = Benchmark(selection, methods, seeds=seed_counts, **options)
+    with resumable():
+        summary, tables = run_benchmark(
+            benchmark,
+            out,
+            resources,
+            budget_seconds=budget,
+            seeds_per_fit=seeds_per_fit,
+            log=say,
+        )
+    if as_json:
+        counts = dataclasses.asdict(summary).items()
+        runs = {name.removeprefix("n_"): count for name, count in counts}
+        records = [to_record(table, task) for task, table in tables]
+        show_json({"runs": runs, "tables": records})
+    elif selection.table is not None and tables:
+        (task, table), *_ = tables
+        show(to_text(table, task))
+    return 1 if summary.n_failed else 0
 
 
-@click.command(context_settings=PASSED_ON)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def tune(arguments: tuple[str, ...]) -> int:
-    """Search for good parameters for a table; see `tabr tune --help`."""
-    from tabr.bench.__main__ import main
+@bench.command()
+@task_options
+@out_option
+@click.option("--csv", type=output_type, help="A file for the same as CSV, all digits.")
+@common
+def table(selection: TaskSelection, out: Path, csv: Path | None, as_json: bool) -> None:
+    """Show how methods stand on TABLE, or on tables of the paper."""
+    from tabr.bench.ranks import (
+        average_ranks_text,
+        read_results,
+        standings,
+        to_record,
+        to_text,
+    )
 
-    return main(("tune", *arguments), prog="tabr")
+    tasks = {task.label: task for task in selection.tasks()}
+    tables = [
+        (task, standings(read_results(out, task), task)) for task in tasks.values()
+    ]
+    if csv is not None:
+        import pandas as pd
+
+        csv.parent.mkdir(parents=True, exist_ok=True)
+        parts = [frame.assign(task=task.label) for task, frame in tables]
+        pd.concat(parts).to_csv(csv, index=False, lineterminator="\n")
+    if as_json:
+        show_json({"tables": [to_record(frame, task) for task, frame in tables]})
+        return
+    texts = [to_text(frame, task) for task, frame in tables]
+    if len(tables) > 1:
+        texts.append(average_ranks_text(tables))
+    show("\n\n".join(texts))
+
+
+@bench.command()
+@click.argument("labels", metavar="TASK...", nargs=-1, required=True)
+@data_option
+@click.option("--cache", type=output_type, help="Folder where downloads are kept.")
+@debug
+def fetch(labels: tuple[str, ...], data: Path | None, cache: Path | None) -> None:
+    """Get tables of the paper from OpenML, as in why/wine why/rl."""
+    from tabr.bench.tasks.openml import fetch_missing
+    from tabr.bench.tasks.task import data_folder
+
+    for task, path in fetch_missing(labels, data_folder(data), cache):
+        show(f"{task.label}: " + (f"wrote {path}" if path else "there already"))

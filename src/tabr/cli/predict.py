@@ -1,8 +1,9 @@
-"""The command `predict`."""
+"""The commands `predict` and `evaluate`."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,8 +14,10 @@ from tabr.cli.files import (
     read_inputs,
     table_argument,
     table_output_option,
+    target_of,
+    target_option,
 )
-from tabr.cli.messages import Mistake, common, say, show_json
+from tabr.cli.messages import Mistake, common, say, show, show_json
 
 
 @click.command()
@@ -52,3 +55,44 @@ def predict(
         show_json({"probabilities": columns} if proba else columns)
     else:
         click.echo(result.to_csv(index=False), nl=False)
+
+
+@click.command()
+@model_argument
+@table_argument
+@target_option
+@common
+def evaluate(model_file: Path, table: Path, target: str | None, as_json: bool) -> None:
+    """Score the predictions for TABLE, beside a constant one."""
+    model, frame = read_inputs(model_file, table)
+    target = target_of(model, frame, target, table)
+    scores, constant = _scores(model, feature_columns(model, frame), frame[target])
+    if as_json:
+        about = {"target": target, "rows": len(frame)}
+        show_json({**about, "model": scores, "constant": constant})
+        return
+    from tabr.text import aligned, number, score
+
+    lines = [["", "model", "constant"]]
+    lines += [[name, score(scores[name]), score(constant[name])] for name in scores]
+    lines.append(["rows", number(len(frame)), ""])
+    show("\n".join(aligned(lines, "lr", gap=4)))
+
+
+def _scores(
+    model: Any, rows: Any, labels: Any
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the scores of the model, and of the usual label of its candidates."""
+    import numpy as np
+
+    from tabr.metrics import class_scores, value_scores
+
+    target = model.target_
+    truth = target.read(labels)
+    usual = target.usual(model.candidates_.y)
+    if target.classes is None:
+        constant = np.full(len(truth), usual)
+        return value_scores(truth, model.predict(rows)), value_scores(truth, constant)
+    codes, constant = target.encode(truth), np.tile(usual, (len(truth), 1))
+    scores = class_scores(codes, model.predict_proba(rows))
+    return scores, class_scores(codes, constant)

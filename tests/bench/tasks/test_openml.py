@@ -18,9 +18,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tabr.bench.__main__ import main
 from tabr.bench.tasks.catalog import TASKS, select
-from tabr.bench.tasks.openml import fetch, label_check, split_table, to_table
+from tabr.bench.tasks.openml import (
+    fetch,
+    fetch_missing,
+    label_check,
+    split_table,
+    to_table,
+)
 from tabr.bench.tasks.task import Origin, Task, files_of, load, present
 from tabr.errors import DataError
 
@@ -321,32 +326,13 @@ def test_a_table_is_never_written_over(
     assert path.read_bytes() == before
 
 
-def test_without_a_network_one_sentence_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")  # nobody listens there
-    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between tries
-    command = ["fetch", "why/wine", "--data", str(tmp_path)]
-    assert main([*command, "--cache", str(tmp_path / "cache")]) == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    assert "why/wine must come from OpenML, however it cannot be reached" in message
-
-
-def test_what_is_not_on_openml_is_refused_and_its_place_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["fetch", "churn", "--data", str(tmp_path)]) == 2
-    assert "however churn is not: take churn from https" in capsys.readouterr().err
-
-
 def test_what_is_there_is_not_fetched_again(
-    tmp_path: Path, answers: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, answers: dict[str, bytes]
 ) -> None:
     fetch(offered(answers, WINE), tmp_path, tmp_path / "cache")
     answers.clear()
-    assert main(["fetch", "why/wine", "--data", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "why/wine: there already\n"
+    ((task, path),) = fetch_missing(["why/wine"], tmp_path)
+    assert (task.label, path) == ("why/wine", None)
 
 
 @pytest.mark.skipif("TABR_DATA" not in os.environ, reason="needs the paper's tables")

@@ -11,7 +11,12 @@ import pytest
 
 from tabr.bench.tasks.catalog import TASKS, select
 from tabr.bench.tasks.openml import split_table
-from tabr.bench.tasks.splits import MOST_SCORED, default_split, why_split
+from tabr.bench.tasks.splits import (
+    MOST_SCORED,
+    default_split,
+    random_split,
+    why_split,
+)
 from tabr.bench.tasks.task import files_of, present
 
 PARTS = ("train", "val", "test", "unused")
@@ -99,3 +104,12 @@ def test_recipes_give_the_files_that_are_at_hand() -> None:
         made = split_table(task, pd.read_parquet(table)).astype(object)
         known = pd.read_parquet(split).astype(object)
         pd.testing.assert_frame_equal(made, known, obj=task.label)
+
+
+def test_random_split_keeps_the_share_of_each_class():
+    y = np.repeat([0, 1, 2], [700, 250, 50])
+    parts = random_split(y, stratified=True)
+    for code in range(3):
+        shares = pd.Series(parts[y == code]).value_counts(normalize=True)
+        assert shares["test"] == pytest.approx(0.2, abs=0.02)
+        assert shares["val"] == pytest.approx(0.16, abs=0.02)

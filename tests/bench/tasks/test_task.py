@@ -11,7 +11,6 @@ from tabr.bench.tasks.task import (
     data_folder,
     how_to_get,
     load,
-    own_split,
     present,
 )
 from tabr.errors import DataError
@@ -44,15 +43,6 @@ def test_table_without_split_is_split_the_same_way_each_time(tmp_path: Path):
     pd.testing.assert_frame_equal(parts.train.X, again.train.X)
     sizes = [len(p.y) for p in (parts.train, parts.val, parts.test)]
     assert sizes == [round(len(frame) * share) for share in (0.64, 0.16, 0.2)]
-
-
-def test_own_split_keeps_the_share_of_each_class():
-    y = np.repeat([0, 1, 2], [700, 250, 50])
-    parts = own_split(y, stratified=True)
-    for code in range(3):
-        found = pd.Series(parts[y == code]).value_counts(normalize=True)
-        assert found["test"] == pytest.approx(0.2, abs=0.02)
-        assert found["val"] == pytest.approx(0.16, abs=0.02)
 
 
 def test_text_is_categorical_unless_the_task_names_it_binary(tmp_path: Path):

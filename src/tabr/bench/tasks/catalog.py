@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from tabr.bench.tasks.task import Origin, Task
 from tabr.errors import DataError
+from tabr.text import closest
 
 BENCHMARKS = ("default", "why")
-
 
 _SHIFTS = "https://github.com/Shifts-Project/shifts"
 _ORIGINS = {
@@ -214,7 +214,7 @@ def select(
     """Return the tasks with these labels, all splits, or those of a benchmark.
 
     A benchmark, which may be "all", leaves out the tables that cannot be compared.
-    `tabr.bench.tasks.task.present` tells which of them a folder has.
+    `tabr.bench.tasks.task.present` returns those whose tables a folder has.
 
     >>> [(task.name, task.split) for task in select(["why/rl"])]
     [('rl', 0), ('rl', 1), ('rl', 2)]
@@ -222,11 +222,12 @@ def select(
     if labels is None:
         wanted = BENCHMARKS if benchmark in (None, "all") else (benchmark,)
         return [t for t in TASKS if t.benchmark in wanted and t.comparable]
-    known = list(dict.fromkeys(task.label for task in TASKS))
-    unknown = [label for label in labels if label not in known]
+    all_labels = dict.fromkeys(task.label for task in TASKS)
+    unknown = [label for label in labels if label not in all_labels]
     if unknown:
         raise DataError(
-            f"a task must be one of {', '.join(known)}; however, these came:"
-            f" {', '.join(unknown)}"
+            "a task must be a set of the paper, however these came:"
+            f" {', '.join(unknown)}; the closest are"
+            f" {closest(unknown[0], all_labels)}"
         )
     return [task for task in TASKS if task.label in labels]

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from http.client import HTTPException
 from pathlib import Path
@@ -24,7 +25,7 @@ from sklearn.datasets import fetch_openml
 
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.splits import default_split, why_split
-from tabr.bench.tasks.task import Task, files_of, how_to_get
+from tabr.bench.tasks.task import Task, files_of, how_to_get, present
 from tabr.errors import DataError
 from tabr.tables.files import draft_of
 
@@ -40,7 +41,7 @@ def fetch(
     """Fetch the table of a task, write it into a folder and return its path.
 
     Beside `NAME.parquet` stand `NAME.split.parquet`, if the task has a split file, with
-    all splits, and `NAME.json`, which tells the source and the checksums of both. The
+    all splits, and `NAME.json`, with the source and the checksums of both. The
     table comes last: where it is, all is.
 
     Args:
@@ -80,6 +81,20 @@ def fetch(
     return path
 
 
+def fetch_missing(
+    labels: Sequence[str],
+    folder: Path,
+    cache: str | os.PathLike[str] | None = None,
+) -> Iterator[tuple[Task, Path | None]]:
+    """Yield the sets with these labels, each with the path of its table.
+
+    The path is None where the folder has had the table before.
+    """
+    for task in {task.label: task for task in select(labels)}.values():
+        is_present = bool(present([task], folder)[0])
+        yield task, None if is_present else fetch(task, folder, cache)
+
+
 def _download(task: Task, cache: str | os.PathLike[str] | None) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "A network error occurred")  # it tries again
@@ -117,7 +132,7 @@ def to_table(frame: pd.DataFrame, target: str, task: Task) -> pd.DataFrame:
     Args:
         frame: Features and label.
         target: Name of the label's column.
-        task: Tells what the label is.
+        task: Whether the label is a number or a class.
     """
     if "target" in frame.columns.drop(target):
         raise DataError(
@@ -171,8 +186,8 @@ def split_table(task: Task, table: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame({"part": default_split(y, stratified=stratified)})
     X = table.drop(columns="target")
     n_most = 50_000 if "-large-" in task.published else 10_000
-    every = select([task.label])
-    return pd.DataFrame({t.split_column: why_split(X, t.split, n_most) for t in every})
+    tasks = select([task.label])
+    return pd.DataFrame({t.split_column: why_split(X, t.split, n_most) for t in tasks})
 
 
 # --- is it the paper's? -------------------------------------------------------------
@@ -201,16 +216,16 @@ def label_check(y: NDArray[Any], kind: str) -> float:
 
 
 def _check_labels(task: Task, table: pd.DataFrame, splits: pd.DataFrame) -> None:
-    wanted = task.origin.label_check
-    if wanted is None:
+    published = task.origin.label_check
+    if published is None:
         return
     test = (splits.iloc[:, 0] == "test").to_numpy()
-    found = label_check(table["target"].to_numpy()[test], task.kind)
-    if not math.isclose(found, wanted, rel_tol=_TOLERANCE):
+    value = label_check(table["target"].to_numpy()[test], task.kind)
+    if not math.isclose(value, published, rel_tol=_TOLERANCE):
         raise DataError(
-            f"the test labels of {task.label} must give {wanted:.8g} as in the paper,"
-            f" however those of OpenML {task.origin.openml} give {found:.8g}, so labels"
-            " or the order of rows are others: nothing was written"
+            f"the test labels of {task.label} must give {published:.8g} as in the"
+            f" paper, however those of OpenML {task.origin.openml} give {value:.8g}, so"
+            " labels or the order of rows are others: nothing was written"
         )
 
 

@@ -1,7 +1,8 @@
-"""How the paper's splits come about, so that a table alone is enough to have them.
+"""Splits of tables: those of the paper, made again, and a random one.
 
-Both recipes depend on the order of the rows. `tests/bench/test_splits.py` compares them
-with files of the paper's splits where these are at hand.
+A table alone is enough to have the paper's splits. All recipes depend on the order of
+the rows. `tests/bench/tasks/test_splits.py` compares the paper's with its files where
+these are at hand.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
+
+from tabr.tables.samples import places_in_proportion
 
 MOST_SCORED = 50_000  # validation or test rows of the second benchmark
 _TRAIN_SHARE = 0.7
@@ -50,12 +53,12 @@ def why_split(X: pd.DataFrame, seed: int, n_most: int) -> NDArray[Any]:
 
 def _has_new_category(X: pd.DataFrame, train: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether each row has a category that none of the training rows has."""
-    found = np.zeros(len(X), dtype=bool)
+    is_new = np.zeros(len(X), dtype=bool)
     for name in X.columns:
         if isinstance(X[name].dtype, pd.CategoricalDtype):
             codes = X[name].cat.codes.to_numpy()
-            found |= ~np.isin(codes, codes[train])
-    return found
+            is_new |= ~np.isin(codes, codes[train])
+    return is_new
 
 
 def default_split(y: NDArray[Any], *, stratified: bool) -> NDArray[Any]:
@@ -73,4 +76,21 @@ def default_split(y: NDArray[Any], *, stratified: bool) -> NDArray[Any]:
     )
     parts = np.full(len(y), "train", dtype=object)
     parts[test], parts[val] = "test", "val"
+    return parts
+
+
+def random_split(y: NDArray[Any], *, stratified: bool, seed: int = 0) -> NDArray[Any]:
+    """Return the part of each row: 64 % train, 16 % val, 20 % test, by chance.
+
+    >>> random_split(np.repeat([0, 1], [20, 5]), stratified=True).tolist().count("val")
+    4
+    """
+    n = len(y)
+    order = np.random.RandomState(seed).permutation(n)
+    if stratified:
+        order = order[np.argsort(places_in_proportion(y[order]), kind="stable")]
+    n_test, n_val = round(0.2 * n), round(0.16 * n)
+    parts = np.full(n, "train", dtype=object)
+    parts[order[:n_test]] = "test"
+    parts[order[n_test : n_test + n_val]] = "val"
     return parts

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tabr.bench.tasks.splits import random_split
 from tabr.errors import DataError
 from tabr.tables.cells import ColumnKind
 from tabr.tables.files import read_table
-from tabr.tables.samples import places_in_proportion
 
 FOLDER_VARIABLE = "TABR_DATA"
 
@@ -42,12 +41,20 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class OwnTable:
-    """A user's table: its file, the column to predict, columns that do not count."""
+class UserTable:
+    """A user's table.
 
-    path: str
+    Attributes:
+        path: A CSV, Parquet or Feather file.
+        target: The column to predict.
+        ignored: Columns that are no features.
+        column_kinds: Names and kinds of columns that would be guessed wrongly.
+    """
+
+    path: Path
     target: str
     ignored: tuple[str, ...] = ()
+    column_kinds: tuple[tuple[str, ColumnKind], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class Task:
         binary_text: Text columns of two levels that count as binary. All other text
             is categorical, even with two levels, as in the paper's copies.
         comparable: Whether the table is the paper's, so that figures can be compared.
-        own: Where a user's table is.
+        user_table: The file of a user's table; None for those of the paper.
         origin: Where the table comes from.
         differs: What is known to differ from the paper's table.
     """
@@ -86,7 +93,7 @@ class Task:
     scale: float = 1.0
     binary_text: tuple[str, ...] = ()
     comparable: bool = True
-    own: OwnTable | None = None
+    user_table: UserTable | None = None
     origin: Origin = Origin()
     differs: str = ""
 
@@ -98,12 +105,13 @@ class Task:
     @property
     def label(self) -> str:
         """The name on the command line: `adult`, `why/wine`."""
-        own_name = self.benchmark == "default"
-        return self.name if own_name else f"{self.benchmark}/{self.name}"
+        if self.benchmark == "default":
+            return self.name
+        return f"{self.benchmark}/{self.name}"
 
     @property
     def has_split_file(self) -> bool:
-        """Whether the parts are read from a file; else `own_split` makes them."""
+        """Whether the parts are read from a file; else they are drawn by chance."""
         return self.official or self.benchmark == "why"
 
     @property
@@ -113,12 +121,15 @@ class Task:
 
     def column_kinds(self, frame: pd.DataFrame) -> dict[str, ColumnKind]:
         """Return the kinds of columns that would otherwise be guessed wrongly."""
-        return {
+        kinds: dict[str, ColumnKind] = {
             name: "categorical"
             for name in frame.columns
             if isinstance(frame[name].dtype, pd.CategoricalDtype)
             and name not in self.binary_text
         }
+        if self.user_table is not None:
+            kinds |= dict(self.user_table.column_kinds)
+        return kinds
 
 
 @dataclass(frozen=True)
@@ -143,7 +154,9 @@ def data_folder(
 ) -> Path:
     """Return the folder of the tables, by default the one named in TABR_DATA.
 
-    Who can do without one says what to do `otherwise`.
+    Args:
+        folder: The folder; None takes the environment variable.
+        otherwise: What else a user may do, for the message if there is none.
     """
     chosen = folder or os.environ.get(FOLDER_VARIABLE)
     if not chosen:
@@ -156,22 +169,22 @@ def data_folder(
 
 def present(tasks: Iterable[Task], folder: Path) -> tuple[list[Task], list[Task]]:
     """Return the tasks that a folder has the tables of, and those that it lacks."""
-    there: list[Task] = []
+    complete: list[Task] = []
     absent: list[Task] = []
     for task in tasks:
-        (absent if _lacks(task, folder) else there).append(task)
-    return there, absent
+        (absent if _lacks(task, folder) else complete).append(task)
+    return complete, absent
 
 
 def check_files(tasks: Iterable[Task], folder: Path | None) -> None:
     """Refuse, in one sentence, a folder that lacks tables or splits of the tasks."""
-    needed = [task for task in dict.fromkeys(tasks) if task.own is None]
+    needed = [task for task in dict.fromkeys(tasks) if task.user_table is None]
     if not needed:
         return
     folder = data_folder(folder)
-    lacking = {task: what for task in needed if (what := _lacks(task, folder))}
+    lacking = {task: names for task in needed if (names := _lacks(task, folder))}
     if lacking:
-        absent = dict.fromkeys(name for what in lacking.values() for name in what)
+        absent = dict.fromkeys(name for names in lacking.values() for name in names)
         raise DataError(
             f"the folder {folder} must hold the tables of the tasks, however it lacks"
             f" {', '.join(absent)}: pass another --data or set {FOLDER_VARIABLE}, or"
@@ -180,14 +193,14 @@ def check_files(tasks: Iterable[Task], folder: Path | None) -> None:
 
 
 def how_to_get(tasks: Iterable[Task]) -> str:
-    """Tell where tables come from.
+    """Return where tables come from, as the end of a sentence.
 
     >>> how_to_get([Task("a", "why", "regression", "", 1, 1, origin=Origin(openml=7))])
-    'run `python -m tabr.bench fetch why/a`'
+    'run `tabr bench fetch why/a`'
     """
     origins = {task.label: task.origin for task in tasks}
     fetched = [label for label, origin in origins.items() if origin.openml]
-    ways = [f"run `python -m tabr.bench fetch {' '.join(fetched)}`"] if fetched else []
+    ways = [f"run `tabr bench fetch {' '.join(fetched)}`"] if fetched else []
     ways += [
         f"take {label} from {origin.place}"
         for label, origin in origins.items()
@@ -204,7 +217,7 @@ def files_of(task: Task, folder: Path) -> list[Path]:
 
 
 def _lacks(task: Task, folder: Path) -> list[str]:
-    """What a run of the task would miss in a folder."""
+    """The files, or parts of files, that a run of the task would miss in a folder."""
     table, *splits = files_of(task, folder)
     absent = [path for path in (table, *splits) if not path.is_file()]
     names = [path.relative_to(folder).as_posix() for path in absent]
@@ -215,8 +228,9 @@ def _lacks(task: Task, folder: Path) -> list[str]:
 
 
 def _has_training_rows(path: Path, column: str) -> bool:
-    known = column in pq.read_schema(path).names
-    return known and bool((_parts(path, column) == "train").any())
+    if column not in pq.read_schema(path).names:
+        return False
+    return bool((_parts(path, column) == "train").any())
 
 
 def _parts(path: Path, column: str) -> NDArray[Any]:
@@ -228,35 +242,34 @@ def load(task: Task, folder: str | os.PathLike[str] | None = None) -> SplitTable
 
     Args:
         task: Which table and split.
-        folder: Where the tables are; None asks the environment variable TABR_DATA.
+        folder: Where the tables are; None takes the environment variable TABR_DATA.
     """
-    if task.own is not None:
-        return _load_own(task, task.own)
+    if task.user_table is not None:
+        return _load_user_table(task, task.user_table)
     path = data_folder(folder)
     check_files([task], path)
     table, *split = files_of(task, path)
     frame = pd.read_parquet(table)
     y = frame.pop("target").to_numpy()
-    if split:
-        parts = _parts(split[0], task.split_column)
-    else:
-        parts = own_split(y, stratified=task.kind == "classification", seed=task.split)
+    parts = _parts(split[0], task.split_column) if split else _random_parts(task, y)
     if len(parts) != len(frame):
         raise DataError(
-            f"a split must tell the part of each row, however {split[0].name} has"
+            f"a split must have the part of each row, however {split[0].name} has"
             f" {len(parts)} rows and the table {len(frame)}: take files of one version"
         )
-
     return _cut(frame, y, parts)
 
 
-def _load_own(task: Task, own: OwnTable) -> SplitTable:
+def _load_user_table(task: Task, table: UserTable) -> SplitTable:
     """Read a user's table; rows without a label cannot be scored and are left out."""
-    frame = read_table(Path(own.path)).drop(columns=list(own.ignored))
-    frame = frame[frame[own.target].notna()]
-    y = frame.pop(own.target).to_numpy()
-    is_class = task.kind == "classification"
-    return _cut(frame, y, own_split(y, stratified=is_class, seed=task.split))
+    frame = read_table(table.path).drop(columns=list(table.ignored))
+    frame = frame[frame[table.target].notna()]
+    y = frame.pop(table.target).to_numpy()
+    return _cut(frame, y, _random_parts(task, y))
+
+
+def _random_parts(task: Task, y: NDArray[Any]) -> NDArray[Any]:
+    return random_split(y, stratified=task.kind == "classification", seed=task.split)
 
 
 def _cut(frame: pd.DataFrame, y: NDArray[Any], parts: NDArray[Any]) -> SplitTable:
@@ -267,20 +280,3 @@ def _cut(frame: pd.DataFrame, y: NDArray[Any], parts: NDArray[Any]) -> SplitTabl
         return LabelledRows(frame[mask].reset_index(drop=True), y[mask])
 
     return SplitTable(part("train"), part("val"), part("test"))
-
-
-def own_split(y: NDArray[Any], *, stratified: bool, seed: int = 0) -> NDArray[Any]:
-    """Return the part of each row: 64 % train, 16 % val, 20 % test, by chance.
-
-    >>> own_split(np.repeat([0, 1], [20, 5]), stratified=True).tolist().count("val")
-    4
-    """
-    n = len(y)
-    order = np.random.RandomState(seed).permutation(n)
-    if stratified:
-        order = order[np.argsort(places_in_proportion(y[order]), kind="stable")]
-    n_test, n_val = round(0.2 * n), round(0.16 * n)
-    parts = np.full(n, "train", dtype=object)
-    parts[order[:n_test]] = "test"
-    parts[order[n_test : n_test + n_val]] = "val"
-    return parts

@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting, Trial, embedding_space, zero_or
+from tabr.bench.methods.base import Setting
 from tabr.bench.methods.neural import (
+    PUBLISHED_EMBEDDING,
+    PUBLISHED_TRAINING,
     NeuralMethod,
     Schema,
-    optimizer_space,
-    published_embedding,
-    published_training,
+    embedding_config,
+)
+from tabr.bench.methods.spaces import (
+    EMBEDDINGS,
+    OPTIMIZER,
+    Integer,
+    LogUniform,
+    Space,
+    Trial,
+    Uniform,
+    ZeroOr,
+    draw,
 )
 from tabr.config import EmbeddingConfig, EmbeddingKind
-from tabr.network.embeddings import InputVector
 from tabr.network.rows import Rows
 
 
@@ -36,10 +46,8 @@ class Network(nn.Module):
         width: int,
         dropout: float,
     ) -> None:
-        """Make the layers as torch does by default."""
         super().__init__()
-        parts = schema.n_num, schema.n_bin, schema.cardinalities
-        self.input = InputVector(*parts, embedding)
+        self.input = schema.input_vector(embedding)
         widths = [self.input.width] + [width] * n_layers
         layers: list[nn.Module] = []
         for d_in, d_out in itertools.pairwise(widths):
@@ -54,6 +62,19 @@ class Network(nn.Module):
 
 class MLP(NeuralMethod):
     """A multilayer perceptron; `embedding` chooses how numbers come in."""
+
+    search_space: ClassVar[Space] = {
+        "n_layers": Integer(1, 6),
+        "width": Integer(64, 1024),
+        "dropout": ZeroOr(Uniform(0.0, 0.5)),
+    }
+    published_names: ClassVar[Mapping[str, str]] = {
+        "n_layers": "model.backbone.n_blocks",
+        "width": "model.backbone.d_layer",
+        "dropout": "model.backbone.dropout",
+        **PUBLISHED_EMBEDDING,
+        **PUBLISHED_TRAINING,
+    }
 
     def __init__(
         self,
@@ -72,38 +93,21 @@ class MLP(NeuralMethod):
         """Keep the shape; `training` is what `NeuralMethod` takes."""
         super().__init__(setting, seed, **training)
         self.shape = n_layers, width, dropout
-        self.embedding: EmbeddingConfig | None = None
-        if embedding is not None:
-            self.embedding = EmbeddingConfig(
-                embedding, embedding_width, n_frequencies, frequency_scale
-            )
+        self.embedding = embedding_config(
+            embedding, embedding_width, n_frequencies, frequency_scale
+        )
 
     def build(self, schema: Schema) -> nn.Module:
         """Return the network."""
         return Network(schema, self.embedding, *self.shape)
 
-    @staticmethod
-    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Choose as in the paper's table for MLP, and for embeddings in its runs."""
-        chosen: dict[str, Any] = {
-            "n_layers": trial.suggest_int("n_layers", 1, 6),
-            "width": trial.suggest_int("width", 64, 1024),
-            "dropout": zero_or(trial, "dropout", 0.0, 0.5, log=False),
-        }
+    @classmethod
+    def space(cls, trial: Trial, **fixed: Any) -> dict[str, Any]:
+        """Return a trial's parameters, those of an embedding as in the paper's runs."""
         embedding = fixed.get("embedding")
-        if embedding is None:
-            return {**chosen, **optimizer_space(trial, highest_decay=1e-3)}
-        chosen |= embedding_space(trial, embedding)
-        return {**chosen, **optimizer_space(trial)}
-
-    @staticmethod
-    def published(config: Mapping[str, Any]) -> dict[str, Any]:
-        """Translate a published tuned configuration."""
-        backbone = config["model"]["backbone"]
-        return {
-            "n_layers": backbone["n_blocks"],
-            "width": backbone["d_layer"],
-            "dropout": backbone["dropout"],
-            **published_embedding(config["model"]["num_embeddings"]),
-            **published_training(config),
-        }
+        if embedding is not None:
+            return draw(
+                trial, {**cls.search_space, **EMBEDDINGS[embedding], **OPTIMIZER}
+            )
+        decay = ZeroOr(LogUniform(1e-6, 1e-3))
+        return draw(trial, {**cls.search_space, **OPTIMIZER, "weight_decay": decay})

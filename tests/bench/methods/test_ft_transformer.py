@@ -89,10 +89,10 @@ def package_twin(network: Network, schema: Schema) -> nn.Module:
     state["cat_embeddings.bias"] = tokens.bias[n_numbers:]
     names = {
         "norm": "attention_normalization",
-        "query": "attention.W_q",
-        "key": "attention.W_k",
-        "value": "attention.W_v",
-        "mix": "attention.W_out",
+        "attention.query": "attention.W_q",
+        "attention.key": "attention.W_k",
+        "attention.value": "attention.W_v",
+        "attention.mix": "attention.W_out",
         "layers_norm": "ffn_normalization",
         "layers.layer_in": "ffn.linear1",
         "layers.layer_out": "ffn.linear2",

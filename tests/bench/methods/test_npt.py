@@ -58,9 +58,10 @@ def test_has_as_many_parameters_as_layers_by_column_would_have() -> None:
 
 def slow_block(block: Block, x: Tensor, allowed: list[list[int]]) -> Tensor:
     """Attend slowly: x (n, width); item i to the items at allowed[i]."""
-    width, n_heads = x.shape[1], block.n_heads
+    width, n_heads = x.shape[1], block.attention.n_heads
     d = width // n_heads
-    query, key, value = block.query(block.norm(x)), block.key(x), block.value(x)
+    layer = block.attention
+    query, key, value = layer.query(block.norm(x)), layer.key(x), layer.value(x)
     mixed = torch.zeros_like(x)
     for item, others in enumerate(allowed):
         for head in range(n_heads):
@@ -71,7 +72,7 @@ def slow_block(block: Block, x: Tensor, allowed: list[list[int]]) -> Tensor:
                 weight * value[j, part]
                 for weight, j in zip(weights, others, strict=True)
             )
-    hidden = block.shortcut(x) + block.mix(mixed)
+    hidden = block.shortcut(x) + layer.mix(mixed)
     norm, first, _, _, second, _ = block.layers
     return hidden + second(F.gelu(first(norm(hidden))))
 

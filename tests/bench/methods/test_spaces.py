@@ -9,6 +9,7 @@ import pytest
 
 from tabr.bench.methods.spaces import (
     Integer,
+    Joint,
     LogUniform,
     OneOf,
     Uniform,
@@ -51,6 +52,12 @@ def test_a_multiple_is_asked_for_by_its_factor() -> None:
         {"width": 48},
         ["width / 16"],
     )
+
+
+def test_a_joint_choice_gives_several_parameters() -> None:
+    layers = Joint({"deep": {"n": 5, "width": 8}, "wide": {"n": 1, "width": 64}})
+    params, asked = drawn({"layers": layers}, layers="wide")
+    assert params == {"n": 1, "width": 64} and asked == ["layers"]
 
 
 @pytest.mark.parametrize(

@@ -32,12 +32,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tabr.bench.methods.base import Setting
+from tabr.bench.methods.base import Setting, check_at_least, check_share
 from tabr.bench.methods.layers import attend, join_heads, split_heads
 from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
 from tabr.bench.methods.spaces import OPTIMIZER, Integer, Space
 from tabr.config import TrainingConfig
-from tabr.errors import ParameterError
 from tabr.network.rows import Rows
 from tabr.tables.targets import Outcome
 from tabr.training.optimizers import Stepper
@@ -280,31 +279,16 @@ class ANP(NeuralMethod):
         warmup_steps: int = 4000,
         **training: Any,
     ) -> None:
-        """Keep the shape.
+        """Keep the shape; `training` is what `NeuralMethod` takes.
 
-        Args:
-            setting: What the table and the machine decide.
-            seed: Decides weights, tasks and the context of predictions.
-            width: Width of all vectors; cut to a multiple of the four heads.
-            n_self: Layers of self-attention in each encoder.
-            n_cross: Layers of attention from rows to context.
-            n_decoder: Hidden layers of the decoder.
-            context_share: Share of the training rows that predictions attend to.
-            max_context: The most of them.
-            warmup_steps: Steps until the learning rate is at its height.
-            training: What `NeuralMethod` takes; a batch is one of tasks.
+        There are `n_self` layers of self-attention in each encoder, `n_cross` from rows
+        to context, and `n_decoder` hidden layers of the decoder. The width is cut to a
+        multiple of the four heads. Predictions attend to a share of the training rows,
+        at most `max_context`. A batch is one of tasks.
         """
         super().__init__(setting, seed, **training)
-        if not 0 < context_share <= 1:
-            raise ParameterError(
-                f"`0 < context_share <= 1` must hold, however: {context_share=}"
-            )
-        counts = {"max_context": max_context, "warmup_steps": warmup_steps}
-        for name, count in counts.items():
-            if count < 1:
-                raise ParameterError(
-                    f"`{name} >= 1` must hold, however: {name}={count!r}"
-                )
+        check_share(context_share=context_share)
+        check_at_least(1, max_context=max_context, warmup_steps=warmup_steps)
         self.shape = width // N_HEADS * N_HEADS, n_self, n_cross, n_decoder
         self.context_share, self.max_context = context_share, max_context
         self.warmup_steps = warmup_steps

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tabr.bench.methods.spaces import Space, Trial, draw
+from tabr.bench.methods.spaces import Space
 from tabr.bench.tasks.task import LabelledRows
 from tabr.config import Task
 from tabr.device.devices import choose_device
@@ -67,7 +67,7 @@ class Method(ABC):
         fits_as_one: Whether learners of successive seeds can be fitted as one.
         libraries: Optional libraries that it needs.
         extra: The extra of tabr that installs them.
-        search_space: The paper's tuning space.
+        search_space: The paper's tuning space, before `variant_space`.
         published_names: The place of each parameter in a published configuration, as
             "model.width"; with a "?" at the end it may be missing.
         device: Where it computes.
@@ -94,12 +94,9 @@ class Method(ABC):
         self.best_epoch: int | None = None
 
     @classmethod
-    def space(cls, trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Return a trial's parameters for the constructor.
-
-        Parameters that a variant of the method fixes come as `fixed`.
-        """
-        return draw(trial, cls.search_space)
+    def variant_space(cls, **fixed: Any) -> Space:
+        """Return the search space of a variant that fixes some parameters."""
+        return cls.search_space
 
     @classmethod
     def published(cls, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,6 +226,24 @@ class ArrayMethod(Method):
     def _one_hot(self, arrays: Arrays) -> NDArray[np.float32]:
         """Return rows as vectors (n, d), categories one-hot."""
         return one_hot(arrays, self.preprocessor.cardinalities)
+
+
+def check_at_least(bound: int, **numbers: float | None) -> None:
+    """Refuse parameters below a bound; None is not checked."""
+    for name, number in numbers.items():
+        if number is not None and number < bound:
+            raise ParameterError(
+                f"`{name} >= {bound}` must hold, however: {name}={number!r}"
+            )
+
+
+def check_share(**shares: float) -> None:
+    """Refuse parameters that are no share of a whole."""
+    for name, share in shares.items():
+        if not 0 < share <= 1:
+            raise ParameterError(
+                f"`0 < {name} <= 1` must hold, however: {name}={share!r}"
+            )
 
 
 def one_hot(arrays: Arrays, cardinalities: Sequence[int]) -> NDArray[np.float32]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from tabr.bench.methods.base import ArrayMethod, Floats, Setting
+from tabr.bench.methods.base import ArrayMethod, Floats, Setting, check_at_least
 from tabr.errors import ParameterError
 from tabr.tables.normalize import Normalization
 
@@ -49,11 +49,7 @@ class Boosting(ArrayMethod):
             options: Parameters of the library, instead of its defaults.
         """
         super().__init__(setting, seed)
-        if min(n_trees, patience) < 1:
-            raise ParameterError(
-                f"`n_trees >= 1` and `patience >= 1` must hold, however: {n_trees=},"
-                f" {patience=}"
-            )
+        check_at_least(1, n_trees=n_trees, patience=patience)
         unknown = sorted(options.keys() - self.defaults.keys())
         if unknown:
             raise ParameterError(

@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Encoded, Setting
+from tabr.bench.methods.base import Encoded, Setting, check_at_least
 from tabr.bench.methods.mlp import Network as Perceptron
 from tabr.bench.methods.neural import NeuralMethod, Schema
 from tabr.bench.methods.spaces import (
@@ -261,24 +261,15 @@ class DKL(NeuralMethod):
         grid_size: int = 40,
         **training: Any,
     ) -> None:
-        """Keep the shape.
+        """Keep the shape; `training` is what `NeuralMethod` takes.
 
-        Args:
-            setting: What the table and the machine decide.
-            seed: Decides weights and dropout.
-            kernel: "rbf" or "sm".
-            n_layers: Hidden layers.
-            width: Their width.
-            dropout: Dropout after each of them.
-            grid_size: Inducing points along each of the two axes. Forty do for
-                lengths of 0.1 and more on a square whose side is 1.9.
-            training: What `NeuralMethod` takes, for the kernel's parameters too.
+        A grid has `grid_size` inducing points along each of the two axes. Forty do for
+        lengths of 0.1 and more on a square whose side is 1.9.
         """
         super().__init__(setting, seed, **training)
         if kernel not in ("rbf", "sm"):
             raise ParameterError(f"kernel must be 'rbf' or 'sm', however: {kernel!r}")
-        if grid_size < 2:
-            raise ParameterError(f"`grid_size >= 2` must hold, however: {grid_size=}")
+        check_at_least(2, grid_size=grid_size)
         self.kernel: Kernel = kernel
         self.shape = n_layers, width, dropout, grid_size
 

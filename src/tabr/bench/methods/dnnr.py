@@ -34,7 +34,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tabr.bench.methods.base import ArrayMethod, Encoded, Floats, Setting
+from tabr.bench.methods.base import (
+    ArrayMethod,
+    Encoded,
+    Floats,
+    Setting,
+    check_at_least,
+)
 from tabr.bench.methods.knn import MAX_NEIGHBORS, nearest
 from tabr.bench.methods.spaces import OneOf, Space, ZeroOr
 from tabr.errors import ParameterError
@@ -106,16 +112,11 @@ class DNNR(ArrayMethod):
                 "leave-one-out", where rows to be encoded were never left out.
         """
         super().__init__(setting, seed)
-        positive = {
-            "k": k,
-            "scaling_epochs": scaling_epochs,
-            "derivative_factor": derivative_factor,
-        }
-        for name, number in positive.items():
-            if number is not None and number <= 0:
-                raise ParameterError(
-                    f"`{name} > 0` must hold, however: {name}={number!r}"
-                )
+        check_at_least(1, k=k, scaling_epochs=scaling_epochs)
+        if derivative_factor is not None and derivative_factor <= 0:
+            raise ParameterError(
+                f"`derivative_factor > 0` must hold, however: {derivative_factor=}"
+            )
         if categories not in ("one-hot", "mean label"):
             raise ParameterError(
                 f"categories must be 'one-hot' or 'mean label', however: {categories!r}"

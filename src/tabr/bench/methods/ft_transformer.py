@@ -27,14 +27,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting
-from tabr.bench.methods.layers import (
-    CategoryVectors,
-    GatedFeedForward,
-    attend,
-    join_heads,
-    split_heads,
-)
+from tabr.bench.methods.base import Setting, check_at_least
+from tabr.bench.methods.layers import Attention, CategoryVectors, GatedFeedForward
 from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
 from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
 from tabr.config import TrainingConfig
@@ -83,28 +77,22 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         self.norm = nn.Identity() if is_first else nn.LayerNorm(width)
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
-        self.mix = nn.Linear(width, width)
-        for linear in (self.query, self.key, self.value, self.mix):
+        scale = (width // N_HEADS) ** -0.5
+        self.attention = Attention(
+            width, N_HEADS, dropout=attention_dropout, scale=scale
+        )
+        for linear in self.attention.children():
+            assert isinstance(linear, nn.Linear)
             nn.init.zeros_(linear.bias)
         self.layers_norm = nn.LayerNorm(width)
         self.layers = GatedFeedForward(width, d_hidden, dropout, F.relu)
-        self.attention_dropout = attention_dropout
         self.residual = nn.Dropout(residual_dropout)
 
     def forward(self, x: Tensor, n_read: int) -> Tensor:
         """Return the first n_read tokens after the block: (b, t, d) -> (b, r, d)."""
         normed = self.norm(x)
-        read = self.query(normed[:, :n_read])
-        query, key, value = (
-            split_heads(part, N_HEADS)
-            for part in (read, self.key(normed), self.value(normed))
-        )
-        dropout = self.attention_dropout if self.training else 0.0
-        mean = attend(query, key, value, dropout=dropout, scale=query.shape[-1] ** -0.5)
-        x = x[:, :n_read] + self.residual(self.mix(join_heads(mean)))
+        attended = self.attention(normed[:, :n_read], normed)
+        x = x[:, :n_read] + self.residual(attended)
         out: Tensor = x + self.residual(self.layers(self.layers_norm(x)))
         return out
 
@@ -181,8 +169,7 @@ class FTTransformer(NeuralMethod):
     ) -> None:
         """Keep the shape; `training` is what `NeuralMethod` takes."""
         super().__init__(setting, seed, **training)
-        if n_blocks < 1:
-            raise ParameterError(f"`n_blocks >= 1` must hold, however: {n_blocks=}")
+        check_at_least(1, n_blocks=n_blocks)
         if width % N_HEADS:
             raise ParameterError(
                 f"width must be a multiple of {N_HEADS}, however: {width=}"

@@ -13,9 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tabr.bench.methods.base import ArrayMethod, Encoded, Floats, Setting
+from tabr.bench.methods.base import (
+    ArrayMethod,
+    Encoded,
+    Floats,
+    Setting,
+    check_at_least,
+)
 from tabr.bench.methods.spaces import Integer, Space
-from tabr.errors import ParameterError
 from tabr.metrics import Score
 from tabr.search import Neighbors, top
 from tabr.tables.preprocessor import Arrays
@@ -49,8 +54,7 @@ class KNN(ArrayMethod):
 
     def __init__(self, setting: Setting, seed: int, *, k: int | None = None) -> None:
         super().__init__(setting, seed)
-        if k is not None and k < 1:
-            raise ParameterError(f"`k >= 1` must hold, however: {k=}")
+        check_at_least(1, k=k)
         self.k = k
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:

@@ -74,6 +74,34 @@ def join_heads(x: Tensor) -> Tensor:
     return x.transpose(-3, -2).flatten(-2)
 
 
+class Attention(nn.Module):
+    """Attention with a linear layer each for queries, keys, values and their means."""
+
+    def __init__(
+        self, width: int, n_heads: int, *, dropout: float, scale: float
+    ) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.mix = nn.Linear(width, width)
+        self.n_heads, self.dropout, self.scale = n_heads, dropout, scale
+
+    def forward(
+        self, x: Tensor, source: Tensor, n_context: int | None = None
+    ) -> Tensor:
+        """Return what x (..., n, width) looks up in the source (..., m, width)."""
+        query, key, value = (
+            split_heads(part, self.n_heads)
+            for part in (self.query(x), self.key(source), self.value(source))
+        )
+        dropout = self.dropout if self.training else 0.0
+        options = {"dropout": dropout, "scale": self.scale}
+        mean = attend(query, key, value, n_context=n_context, **options)
+        out: Tensor = self.mix(join_heads(mean))
+        return out
+
+
 def attend(
     query: Tensor,
     key: Tensor,

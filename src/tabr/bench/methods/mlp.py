@@ -26,10 +26,8 @@ from tabr.bench.methods.spaces import (
     Integer,
     LogUniform,
     Space,
-    Trial,
     Uniform,
     ZeroOr,
-    draw,
 )
 from tabr.config import EmbeddingConfig, EmbeddingKind
 from tabr.network.rows import Rows
@@ -102,12 +100,10 @@ class MLP(NeuralMethod):
         return Network(schema, self.embedding, *self.shape)
 
     @classmethod
-    def space(cls, trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Return a trial's parameters, those of an embedding as in the paper's runs."""
+    def variant_space(cls, **fixed: Any) -> Space:
+        """Return the search space, with embeddings as in the paper's runs."""
         embedding = fixed.get("embedding")
         if embedding is not None:
-            return draw(
-                trial, {**cls.search_space, **EMBEDDINGS[embedding], **OPTIMIZER}
-            )
+            return {**cls.search_space, **EMBEDDINGS[embedding], **OPTIMIZER}
         decay = ZeroOr(LogUniform(1e-6, 1e-3))
-        return draw(trial, {**cls.search_space, **OPTIMIZER, "weight_decay": decay})
+        return {**cls.search_space, **OPTIMIZER, "weight_decay": decay}

@@ -24,19 +24,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting
+from tabr.bench.methods.base import Setting, check_share
 from tabr.bench.methods.neural import NeuralMethod, Schema, embedding_config
-from tabr.bench.methods.spaces import (
-    Integer,
-    LogUniform,
-    Space,
-    Trial,
-    Uniform,
-    ZeroOr,
-    draw,
-)
+from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
 from tabr.config import EmbeddingConfig, EmbeddingKind, TrainingConfig
-from tabr.errors import ParameterError
 from tabr.network.rows import Rows
 
 _TINY = 1e-7  # added to probabilities before their logarithm
@@ -128,8 +119,7 @@ class ModernNCA(NeuralMethod):
     ) -> None:
         """Keep the shape; `share` is that of the other rows which a batch sees."""
         super().__init__(setting, seed, **training)
-        if not 0 < share <= 1:
-            raise ParameterError(f"`0 < share <= 1` must hold, however: {share=}")
+        check_share(share=share)
         self.shape = width, n_blocks, block_width, dropout
         self.share = share
         self.embedding = embedding_config(
@@ -137,11 +127,11 @@ class ModernNCA(NeuralMethod):
         )
 
     @classmethod
-    def space(cls, trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Return a trial's parameters, as in the authors' benchmark."""
+    def variant_space(cls, **fixed: Any) -> Space:
+        """Return the search space of the authors' benchmark."""
         if fixed.get("embedding", "plr-lite") is None:
-            return super().space(trial)
-        return draw(trial, {**cls.search_space, **cls.embedding_space})
+            return cls.search_space
+        return {**cls.search_space, **cls.embedding_space}
 
     def build(self, schema: Schema) -> nn.Module:
         """Return the encoder; make targets of the labels."""

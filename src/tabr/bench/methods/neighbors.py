@@ -22,11 +22,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tabr.bench.methods.base import ArrayMethod, Encoded, Floats, Setting
+from tabr.bench.methods.base import (
+    ArrayMethod,
+    Encoded,
+    Floats,
+    Setting,
+    check_at_least,
+)
 from tabr.bench.methods.knn import nearest
 from tabr.bench.methods.xgboost import XGBoost
 from tabr.device.devices import choose_device
-from tabr.errors import ParameterError
 from tabr.metrics import Score
 from tabr.tables.normalize import Normalizer
 from tabr.tables.preprocessor import Arrays
@@ -44,10 +49,7 @@ class WithNeighbors(ArrayMethod):
     ) -> None:
         """Check the number of neighbours; `params` are the method's."""
         super().__init__(setting, seed, **params)
-        if n_neighbors < 1:
-            raise ParameterError(
-                f"`n_neighbors >= 1` must hold, however: {n_neighbors=}"
-            )
+        check_at_least(1, n_neighbors=n_neighbors)
         self.n_neighbors = n_neighbors
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:

@@ -39,7 +39,7 @@ import torch
 from torch import Tensor, nn
 
 from tabr.bench.methods.base import Setting
-from tabr.bench.methods.layers import CategoryVectors, attend, join_heads, split_heads
+from tabr.bench.methods.layers import Attention, CategoryVectors
 from tabr.bench.methods.neural import NeuralMethod, Schema
 from tabr.bench.methods.spaces import Space
 from tabr.errors import ParameterError
@@ -117,10 +117,7 @@ class Block(nn.Module):
     def __init__(self, width: int, n_heads: int, dropout: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
-        self.mix = nn.Linear(width, width)
+        self.attention = Attention(width, n_heads, dropout=dropout, scale=width**-0.5)
         self.shortcut = nn.Linear(width, width)
         self.layers = nn.Sequential(
             nn.LayerNorm(width, eps=NORM_EPSILON),
@@ -131,18 +128,11 @@ class Block(nn.Module):
             nn.Dropout(dropout),
         )
         self.dropout = nn.Dropout(dropout)
-        self.n_heads, self.scale = n_heads, width**-0.5
 
     def forward(self, x: Tensor, n_context: int | None) -> Tensor:
         """Return x after attention between rows; without a context, between columns."""
-        query, key, value = (
-            split_heads(part, self.n_heads)
-            for part in (self.query(self.norm(x)), self.key(x), self.value(x))
-        )
-        dropout = self.dropout.p if self.training else 0.0
-        options = {"dropout": dropout, "scale": self.scale}
-        mean = attend(query, key, value, n_context=n_context, **options)
-        x = self.shortcut(x) + self.dropout(self.mix(join_heads(mean)))
+        attended = self.attention(self.norm(x), x, n_context)
+        x = self.shortcut(x) + self.dropout(attended)
         out: Tensor = x + self.layers(x)
         return out
 

@@ -19,7 +19,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from tabr.bench.methods.base import Encoded, Floats, Setting, one_hot
 from tabr.bench.methods.layers import CategoryVectors
 from tabr.bench.methods.neural import NeuralMethod, Schema
-from tabr.bench.methods.spaces import LogUniform, OneOf, Space, Trial
+from tabr.bench.methods.spaces import Joint, LogUniform, OneOf, Space
 from tabr.metrics import Score
 from tabr.network.rows import Rows
 from tabr.tables.normalize import Normalization
@@ -43,7 +43,6 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "mish": F.mish,
     "relu": F.relu,
 }
-LAYERS = {"3 x 256": (3, 256), "5 x 64": (5, 64), "1 x 512": (1, 512)}  # to be tuned
 _ONE_HOT = 8  # levels, and the authors' ninth is for values without one
 _CATEGORY_WIDTH = 8
 _HIDDEN, _NUMBER_WIDTH = 16, 4  # of an embedded number
@@ -345,6 +344,13 @@ class RealMLP(NeuralMethod):
     normalization: ClassVar[Normalization] = "none"
     has_batches: ClassVar[bool] = False  # the authors have one size for all tables
     search_space: ClassVar[Space] = {
+        "layers": Joint(
+            {
+                "3 x 256": {"n_layers": 3, "width": 256},
+                "5 x 64": {"n_layers": 5, "width": 64},
+                "1 x 512": {"n_layers": 1, "width": 512},
+            }
+        ),
         "numbers": OneOf(["none", "pbld", "pl", "plr"]),
         "frequency_scale": LogUniform(0.05, 0.5),
         "has_scale": OneOf([True, False]),
@@ -398,12 +404,6 @@ class RealMLP(NeuralMethod):
         )
         self.dropout, self.label_smoothing = dropout, label_smoothing
         self.n_epochs = max_epochs
-
-    @classmethod
-    def space(cls, trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Return a trial's parameters, as in the paper's random search."""
-        n_layers, width = LAYERS[trial.suggest_categorical("layers", list(LAYERS))]
-        return {"n_layers": n_layers, "width": width, **super().space(trial)}
 
     def build(self, schema: Schema) -> nn.Module:
         """Return the network, initialised by training rows, and make its optimizer."""

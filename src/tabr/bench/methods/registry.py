@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tabr.bench.methods.anp import ANP
 from tabr.bench.methods.base import Method, Setting
@@ -19,10 +19,13 @@ from tabr.bench.methods.neighbors import XGBoostWithNeighbors
 from tabr.bench.methods.npt import NPT
 from tabr.bench.methods.realmlp import RealMLP
 from tabr.bench.methods.saint import SAINT
-from tabr.bench.methods.spaces import Trial
+from tabr.bench.methods.spaces import draw
 from tabr.bench.methods.tabm import TabM
 from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.methods.xgboost import XGBoost
+
+if TYPE_CHECKING:
+    from optuna.trial import BaseTrial as Trial
 
 
 class Entry(NamedTuple):
@@ -38,7 +41,7 @@ class Entry(NamedTuple):
 
     def space(self, trial: Trial) -> dict[str, Any]:
         """Return a trial's parameters for `make`."""
-        return self.method.space(trial, **self.fixed)
+        return draw(trial, self.method.variant_space(**self.fixed))
 
 
 # Steps and ablations of TabR's design, and their names in the published results.
@@ -53,12 +56,6 @@ DESIGNS: Mapping[str, str] = {
     "l2-qk-v": "l2-qk-v",
     "l2-qk-yv": "l2-qk-yv",
 }
-
-
-def _design(name: str, published: str) -> Entry:
-    fixed = {"retrieval": name}
-    return Entry(TabRMethod, fixed, f"design {published}-self-scaled")
-
 
 METHODS: Mapping[str, Entry] = {
     "knn": Entry(KNN, {}, "kNN"),
@@ -80,7 +77,10 @@ METHODS: Mapping[str, Entry] = {
     "tabr-s": Entry(TabRMethod, {}, "TabR-S"),
     "tabr-lr": Entry(TabRMethod, {"embedding": "lr"}, "TabR (LR)"),
     "tabr": Entry(TabRMethod, {"embedding": "plr-lite"}, "TabR (PLR-lite)"),
-    **{name: _design(name, published) for name, published in DESIGNS.items()},
+    **{
+        name: Entry(TabRMethod, {"retrieval": name}, f"design {design}-self-scaled")
+        for name, design in DESIGNS.items()
+    },
     "modern-nca": Entry(ModernNCA),
     "tabm": Entry(TabM),
     "tabm-mini-ple": Entry(

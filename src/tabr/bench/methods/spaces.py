@@ -8,29 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tabr.config import EmbeddingKind
 
+if TYPE_CHECKING:
+    from optuna.trial import BaseTrial as Trial
+
 Space = Mapping[str, Any]
-
-
-class Trial(Protocol):
-    """The part of an Optuna trial that choices need."""
-
-    def suggest_float(
-        self, name: str, low: float, high: float, *, log: bool = False
-    ) -> float:
-        """Return a number between low and high."""
-        ...
-
-    def suggest_int(self, name: str, low: int, high: int) -> int:
-        """Return a whole number from low to high."""
-        ...
-
-    def suggest_categorical(self, name: str, choices: Any) -> Any:
-        """Return one of several values."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -97,13 +82,28 @@ class ZeroOr:
         return 0.0 if isinstance(self.other, Uniform) else 0
 
 
+@dataclass(frozen=True)
+class Joint:
+    """Several parameters that are chosen as one, by a name of the choice."""
+
+    params: Mapping[str, Mapping[str, Any]]
+
+    def draw(self, trial: Trial, name: str) -> Mapping[str, Any]:
+        """Return the parameters that the trial chooses."""
+        return self.params[str(trial.suggest_categorical(name, list(self.params)))]
+
+
 def draw(trial: Trial, space: Space) -> dict[str, Any]:
     """Return a trial's value of each parameter."""
-    choices = Uniform | Integer | OneOf | ZeroOr
-    return {
-        name: value.draw(trial, name) if isinstance(value, choices) else value
-        for name, value in space.items()
-    }
+    params: dict[str, Any] = {}
+    for name, choice in space.items():
+        if isinstance(choice, Joint):
+            params |= choice.draw(trial, name)
+        elif isinstance(choice, Uniform | Integer | OneOf | ZeroOr):
+            params[name] = choice.draw(trial, name)
+        else:
+            params[name] = choice
+    return params
 
 
 # --- spaces that several methods share ----------------------------------------------

@@ -24,15 +24,7 @@ from torch import Tensor, nn
 
 from tabr.bench.methods.base import Setting
 from tabr.bench.methods.neural import NeuralMethod, Schema
-from tabr.bench.methods.spaces import (
-    Integer,
-    LogUniform,
-    Space,
-    Trial,
-    Uniform,
-    ZeroOr,
-    draw,
-)
+from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
 from tabr.config import TrainingConfig
 from tabr.network.embeddings import OneHot
 from tabr.network.rows import Rows
@@ -147,6 +139,11 @@ class TabM(NeuralMethod):
         "learning_rate": LogUniform(1e-4, 3e-3),
         "weight_decay": ZeroOr(LogUniform(1e-4, 1e-1)),
     }
+    embedding_space: ClassVar[Space] = {
+        "n_layers": Integer(1, 4),
+        "embedding_width": Integer(2, 8, 4),
+        "n_bins": Integer(2, 128),
+    }
 
     starts: Tensor  # (k,), how far members are ahead of the batch
 
@@ -175,16 +172,11 @@ class TabM(NeuralMethod):
         self.k, self.shares_batches = k, shares_batches
 
     @classmethod
-    def space(cls, trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Return a trial's parameters, as in the paper's runs."""
+    def variant_space(cls, **fixed: Any) -> Space:
+        """Return the search space of the paper's runs."""
         if fixed.get("embedding") is None:
-            return super().space(trial)
-        embedded: Space = {
-            "n_layers": Integer(1, 4),
-            "embedding_width": Integer(2, 8, 4),
-            "n_bins": Integer(2, 128),
-        }
-        return draw(trial, {**cls.search_space, **embedded})
+            return cls.search_space
+        return {**cls.search_space, **cls.embedding_space}
 
     def build(self, schema: Schema) -> nn.Module:
         """Return the network; draw where each member starts."""

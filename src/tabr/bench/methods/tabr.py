@@ -22,10 +22,8 @@ from tabr.bench.methods.spaces import (
     Integer,
     LogUniform,
     Space,
-    Trial,
     Uniform,
     ZeroOr,
-    draw,
 )
 from tabr.bench.tasks.task import LabelledRows
 from tabr.config import EmbeddingKind
@@ -86,14 +84,12 @@ class TabRMethod(Method):
         )
 
     @classmethod
-    def space(cls, trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Return a trial's parameters, as in the paper's table for TabR or TabR-S."""
+    def variant_space(cls, **fixed: Any) -> Space:
+        """Return the search space of the paper's table for TabR, or for TabR-S."""
         embedding = fixed.get("embedding")
         if embedding is None:
-            return super().space(trial)
-        return draw(
-            trial, {**cls.search_space, **cls.block_space, **EMBEDDINGS[embedding]}
-        )
+            return cls.search_space
+        return {**cls.search_space, **cls.block_space, **EMBEDDINGS[embedding]}
 
     def fit(self, train: LabelledRows, val: LabelledRows) -> Self:
         """Fit the estimator, which prepares tables by itself."""

@@ -38,7 +38,6 @@ from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
 from tabr.bench.methods.spaces import OPTIMIZER, Integer, Space
 from tabr.config import TrainingConfig
 from tabr.network.rows import Rows
-from tabr.tables.targets import Outcome
 from tabr.training.optimizers import Stepper
 
 MIN_ROWS, MAX_ROWS = 10, 500  # of a task in training
@@ -243,8 +242,8 @@ class WarmedAdamW:
 class ANP(NeuralMethod):
     """A neural process that attends from rows to training rows."""
 
-    outcomes: ClassVar[tuple[Outcome, ...]] = ("regression",)
-    captures: ClassVar[bool] = False  # each step has a number of rows of its own
+    outcomes = ("regression",)
+    captures = False  # each step has a number of rows of its own
     search_space: ClassVar[Space] = {
         "width": Integer(64, 384),
         "n_self": Integer(1, 2),

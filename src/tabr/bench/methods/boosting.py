@@ -10,7 +10,6 @@ import torch
 
 from tabr.bench.methods.base import ArrayMethod, Floats, Setting, check_at_least
 from tabr.errors import ParameterError
-from tabr.tables.normalize import Normalization
 
 PATIENCE = 200  # rounds, of the tuned configurations
 
@@ -26,8 +25,8 @@ class Boosting(ArrayMethod):
         defaults: The parameters of the library that can be chosen.
     """
 
-    normalization: ClassVar[Normalization] = "none"
-    extra: ClassVar[str] = "boost"
+    normalization = "none"
+    extra = "boost"
     defaults: ClassVar[Mapping[str, Any]]
 
     def __init__(

@@ -39,7 +39,7 @@ class CatBoost(Boosting):
     library's own value, the library no longer fits the learning rate to the table.
     """
 
-    libraries: ClassVar[tuple[str, ...]] = ("catboost",)
+    libraries = ("catboost",)
     defaults: ClassVar[Mapping[str, Any]] = {
         "learning_rate": None,
         "depth": 6,

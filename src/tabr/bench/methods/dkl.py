@@ -38,11 +38,9 @@ from tabr.bench.methods.spaces import (
     Uniform,
     ZeroOr,
 )
-from tabr.config import TrainingConfig
 from tabr.errors import ParameterError
 from tabr.metrics import Score
 from tabr.network.rows import Rows
-from tabr.tables.targets import Outcome
 
 Kernel = Literal["rbf", "sm"]
 EDGE = 0.95  # features lie between -EDGE and EDGE
@@ -134,7 +132,7 @@ def kernel_root(kernel: nn.Module, features: Tensor, grid_size: int) -> Tensor:
 
 
 class Posterior(NamedTuple):
-    """What predictions need of the training rows: weights (r,) and a constant."""
+    """The training rows as predictions need them: weights (r,) and a constant."""
 
     weights: Tensor
     mean: Tensor
@@ -222,12 +220,10 @@ class Network(nn.Module):
 class DKL(NeuralMethod):
     """A Gaussian process on the features that a multilayer perceptron makes of rows."""
 
-    outcomes: ClassVar[tuple[Outcome, ...]] = ("regression",)
-    has_batches: ClassVar[bool] = False  # all rows are one
-    captures: ClassVar[bool] = False  # one step an epoch: nothing to be gained
-    training_defaults: ClassVar[TrainingConfig] = replace(
-        NeuralMethod.training_defaults, learning_rate=0.005
-    )
+    outcomes = ("regression",)
+    has_batches = False  # all rows are one
+    captures = False  # one step an epoch: nothing to be gained
+    training_defaults = replace(NeuralMethod.training_defaults, learning_rate=0.005)
     search_space: ClassVar[Space] = {
         "kernel": OneOf(["rbf", "sm"]),
         "n_layers": Integer(1, 4),

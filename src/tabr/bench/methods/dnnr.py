@@ -46,7 +46,6 @@ from tabr.bench.methods.spaces import OneOf, Space, ZeroOr
 from tabr.errors import ParameterError
 from tabr.metrics import Score
 from tabr.tables.preprocessor import Arrays
-from tabr.tables.targets import Outcome
 
 FACTORS = tuple(np.linspace(2, 18, 20).tolist())  # k' for each feature
 PER_FEATURE = "8 for each feature"
@@ -78,8 +77,8 @@ class DNNR(ArrayMethod):
     grid search; the result is in `chosen`. All k cost one search.
     """
 
-    outcomes: ClassVar[tuple[Outcome, ...]] = ("regression",)
-    needs_no_tuning: ClassVar[bool] = True
+    outcomes = ("regression",)
+    needs_no_tuning = True
     search_space: ClassVar[Space] = {
         "derivative_factor": OneOf(FACTORS),
         "scaling_neighbors": ZeroOr(OneOf(SIZES), "scaling"),

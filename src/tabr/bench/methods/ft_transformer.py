@@ -31,7 +31,6 @@ from tabr.bench.methods.base import Setting, check_at_least
 from tabr.bench.methods.layers import Attention, CategoryVectors, GatedFeedForward
 from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
 from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
-from tabr.config import TrainingConfig
 from tabr.errors import ParameterError
 from tabr.network.rows import Rows
 
@@ -131,9 +130,7 @@ class Network(nn.Module):
 class FTTransformer(NeuralMethod):
     """FT-Transformer; by default the package's own configuration of three blocks."""
 
-    training_defaults: ClassVar[TrainingConfig] = replace(
-        NeuralMethod.training_defaults, learning_rate=1e-4
-    )
+    training_defaults = replace(NeuralMethod.training_defaults, learning_rate=1e-4)
     search_space: ClassVar[Space] = {
         "n_blocks": Integer(1, 4),
         "width": Integer(2, 48, N_HEADS),

@@ -49,7 +49,7 @@ class KNN(ArrayMethod):
     search: this is the paper's tuning.
     """
 
-    needs_no_tuning: ClassVar[bool] = True
+    needs_no_tuning = True
     search_space: ClassVar[Space] = {"k": Integer(1, MAX_NEIGHBORS)}
 
     def __init__(self, setting: Setting, seed: int, *, k: int | None = None) -> None:

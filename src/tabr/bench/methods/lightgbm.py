@@ -34,7 +34,7 @@ LOSSES: dict[Task, tuple[str, list[str]]] = {
 class LightGBM(Boosting):
     """Gradient boosted trees of LightGBM; the defaults are the library's."""
 
-    libraries: ClassVar[tuple[str, ...]] = ("lightgbm",)
+    libraries = ("lightgbm",)
     defaults: ClassVar[Mapping[str, Any]] = {
         "learning_rate": 0.1,
         "num_leaves": 31,

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from tabr.bench.methods.base import Setting, check_share
 from tabr.bench.methods.neural import NeuralMethod, Schema, embedding_config
 from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
-from tabr.config import EmbeddingConfig, EmbeddingKind, TrainingConfig
+from tabr.config import EmbeddingConfig, EmbeddingKind
 from tabr.network.rows import Rows
 
 _TINY = 1e-7  # added to probabilities before their logarithm
@@ -74,8 +74,8 @@ class ModernNCA(NeuralMethod):
     The defaults are those of the authors' benchmark, batches and patience included.
     """
 
-    has_batches: ClassVar[bool] = False  # the authors have one size for all tables
-    training_defaults: ClassVar[TrainingConfig] = replace(
+    has_batches = False  # the authors have one size for all tables
+    training_defaults = replace(
         NeuralMethod.training_defaults,
         learning_rate=0.01,
         weight_decay=2e-4,

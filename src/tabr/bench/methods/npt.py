@@ -350,9 +350,9 @@ class Schedule:
 class NPT(NeuralMethod):
     """NPT-Base."""
 
-    has_batches: ClassVar[bool] = False  # the paper gave it batches of its own
-    needs_no_tuning: ClassVar[bool] = True
-    captures: ClassVar[bool] = False  # rates change from step to step, on the host
+    has_batches = False  # the paper gave it batches of its own
+    needs_no_tuning = True
+    captures = False  # rates change from step to step, on the host
     search_space: ClassVar[Space] = {"learning_rate": 0.001}  # nothing is tuned
 
     context: Cells
@@ -386,7 +386,7 @@ class NPT(NeuralMethod):
         self.n_steps = n_steps
 
     def build(self, schema: Schema) -> nn.Module:
-        """Prepare what is by column, and the context; return the network."""
+        """Draw the context of predictions and return the network."""
         n_numbers, cardinalities = schema.n_numbers, schema.cardinalities
         if self.task == "regression":
             n_numbers += 1

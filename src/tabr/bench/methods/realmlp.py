@@ -33,7 +33,6 @@ from tabr.bench.methods.neural import NeuralMethod, Schema
 from tabr.bench.methods.spaces import Joint, LogUniform, OneOf, Space
 from tabr.metrics import Score
 from tabr.network.rows import Rows
-from tabr.tables.normalize import Normalization
 from tabr.tables.preprocessor import Arrays
 
 NumberKind = Literal["none", "pl", "plr", "pbld"]
@@ -303,7 +302,7 @@ class ScheduledAdam:
 
     @property
     def time(self) -> Tensor:
-        """How much of the training is done: from 0 to 1."""
+        """The share of the training that is done, from 0 to 1."""
         return self.step_number / self.n_steps
 
     @torch.no_grad()
@@ -341,8 +340,8 @@ class RealMLP(NeuralMethod):
     activation is Mish or SELU.
     """
 
-    normalization: ClassVar[Normalization] = "none"
-    has_batches: ClassVar[bool] = False  # the authors have one size for all tables
+    normalization = "none"
+    has_batches = False  # the authors have one size for all tables
     search_space: ClassVar[Space] = {
         "layers": Joint(
             {

@@ -45,7 +45,6 @@ from tabr.bench.methods.layers import (
 )
 from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
 from tabr.bench.methods.spaces import OPTIMIZER, Integer, Space, Uniform
-from tabr.config import TrainingConfig
 from tabr.network.rows import Rows
 from tabr.training.losses import row_losses
 
@@ -190,7 +189,7 @@ class Network(nn.Module):
 class SAINT(NeuralMethod):
     """SAINT; by default the paper's configuration for large tables."""
 
-    training_defaults: ClassVar[TrainingConfig] = replace(
+    training_defaults = replace(
         NeuralMethod.training_defaults, learning_rate=1e-4, weight_decay=0.01
     )
     search_space: ClassVar[Space] = {

@@ -127,9 +127,9 @@ class TabM(NeuralMethod):
     other networks, these spare biases from weight decay.
     """
 
-    extra: ClassVar[str] = "baselines"
-    libraries: ClassVar[tuple[str, ...]] = ("tabm", "rtdl_num_embeddings")
-    training_defaults: ClassVar[TrainingConfig] = TrainingConfig(
+    extra = "baselines"
+    libraries = ("tabm", "rtdl_num_embeddings")
+    training_defaults = TrainingConfig(
         learning_rate=0.002, weight_decay=3e-4, mode="fixed"
     )
     search_space: ClassVar[Space] = {

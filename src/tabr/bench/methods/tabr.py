@@ -33,8 +33,8 @@ from tabr.training.loop import History
 class TabRMethod(Method):
     """The estimators of this library, trained as in the paper's runs."""
 
-    has_batches: ClassVar[bool] = True
-    fits_as_one: ClassVar[bool] = True
+    has_batches = True
+    fits_as_one = True
     search_space: ClassVar[Space] = {  # of TabR-S
         "width": Integer(96, 384),
         "context_dropout": Uniform(0.0, 0.6),
@@ -68,7 +68,7 @@ class TabRMethod(Method):
         frequency_scale: float = 0.01,
         **params: Any,
     ) -> None:
-        """Hand all other parameters to the estimator."""
+        """Make the estimator, which takes all other parameters."""
         super().__init__(setting, seed)
         make = TabRRegressor if setting.outcome == "regression" else TabRClassifier
         self.estimator = make(

@@ -33,7 +33,7 @@ LOSSES: dict[Task, tuple[str, str]] = {
 class XGBoost(Boosting):
     """Gradient boosted trees of XGBoost; the defaults are the library's."""
 
-    libraries: ClassVar[tuple[str, ...]] = ("xgboost",)
+    libraries = ("xgboost",)
     defaults: ClassVar[Mapping[str, Any]] = {
         "learning_rate": 0.3,
         "max_depth": 6,

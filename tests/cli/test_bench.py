@@ -210,14 +210,14 @@ def test_without_tables_it_says_what_it_takes(command, monkeypatch: pytest.Monke
 
 
 def test_choices_are_those_of_the_benchmark():
-    options = {option.name: option for option in cli.bench.commands["run"].params}
+    options = {option.name: option for option in cli.bench.bench.commands["run"].params}
     benchmark, config = options["benchmark"].type, options["config"].type
     assert isinstance(benchmark, click.Choice) and isinstance(config, click.Choice)
     assert list(benchmark.choices) == [*BENCHMARKS, "all"]
     assert list(config.choices) == [name for name in CONFIGS if name != "trial"]
     texts = {name: getattr(o, "help", "") for name, o in options.items()}
     assert ", ".join(FIRST_METHODS) in texts["methods"]
-    assert ", ".join(get_args(ColumnKind)) in texts["kind"]
+    assert ", ".join(get_args(ColumnKind)) in texts["kinds"]
 
 
 def test_the_group_alone_shows_its_commands():

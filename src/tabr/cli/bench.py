@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from tabr.cli.files import file_type, output_type
+from tabr.cli.files import (
+    file_type,
+    ignore_option,
+    kind_option,
+    output_type,
+    task_option,
+)
 from tabr.cli.messages import Mistake, common, debug, say, show, show_json
 
 if TYPE_CHECKING:
@@ -67,22 +73,9 @@ out_option = click.option(
 _TASK_OPTIONS = (
     click.argument("table", type=file_type, required=False),
     click.option("--target", metavar="COL", help="The column of TABLE to predict."),
-    click.option(
-        "--task",
-        type=click.Choice(["auto", "regression", "classification"]),
-        default="auto",
-        show_default=True,
-        help="What is predicted.",
-    ),
-    click.option(
-        "--ignore", metavar="COL", multiple=True, help="A column to ignore; repeatable."
-    ),
-    click.option(
-        "--kind",
-        metavar="COL=KIND",
-        multiple=True,
-        help="One of numeric, binary, categorical, date.",
-    ),
+    task_option,
+    ignore_option,
+    kind_option,
     count_option("--splits", default=1, help="Random splits of TABLE."),
     names_option("--tasks", help="Tables of the paper, as in california,why/wine."),
     click.option(
@@ -159,7 +152,7 @@ def _selection(
     table: Path | None,
     target: str | None,
     task: Literal["auto", "regression", "classification"],
-    kind: tuple[str, ...],
+    kinds: dict[str, Any],
     splits: int,
     tasks: list[str] | None,
     benchmark: str | None,
@@ -172,7 +165,7 @@ def _selection(
     if tasks is not None and benchmark is not None:
         raise Mistake("--tasks and --benchmark both name tasks; leave one out")
     if table is None:
-        if target or ignore or kind or task != "auto" or splits > 1:
+        if target or ignore or kinds or task != "auto" or splits > 1:
             raise Mistake(
                 "--target, --task, --ignore, --kind and --splits are about a table of"
                 " yours, however none was named: name its file"
@@ -187,9 +180,6 @@ def _selection(
         raise Mistake(
             "a table needs a column to predict, however none was named: add --target"
         )
-    kinds: dict[str, Any] = dict(pair.rpartition("=")[::2] for pair in kind)
-    if "" in kinds:
-        raise Mistake(f"--kind must be like COL=KIND, however: {kinds['']!r}")
     user_table = UserTable(table, target, ignore, tuple(kinds.items()))
     return TaskSelection(user_table, None if task == "auto" else task, splits)
 

@@ -27,6 +27,34 @@ target_option = click.option(
 ignore_option = click.option(
     "--ignore", metavar="COL", multiple=True, help="A column to leave out; repeatable."
 )
+task_option = click.option(
+    "--task",
+    type=click.Choice(["auto", "regression", "classification"]),
+    default="auto",
+    show_default=True,
+    help="What is predicted: numbers or classes.",
+)
+KINDS = ("numeric", "binary", "categorical", "date")
+
+
+def _read_kinds(
+    context: click.Context, option: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, str]:
+    """Return kinds by column, of pairs such as area=numeric."""
+    kinds = dict(pair.rpartition("=")[::2] for pair in pairs)
+    if "" in kinds:
+        raise Mistake(f"--kind must be like COL=KIND, however: {kinds['']!r}")
+    return kinds
+
+
+kind_option = click.option(
+    "--kind",
+    "kinds",
+    metavar="COL=KIND",
+    multiple=True,
+    callback=_read_kinds,
+    help=f"What a column is: {', '.join(KINDS)}; repeatable.",
+)
 
 
 def count_option(

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tabr.cli.files import (
+    KINDS,
     check_output,
     file_type,
     ignore_option,
+    kind_option,
     members_option,
     output_type,
     seed_option,
     table_argument,
+    task_option,
 )
 from tabr.cli.messages import Mistake, common, say, show, show_json
 
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
 
     from tabr.candidates.rules import Rule
 
-KINDS = ("numeric", "binary", "categorical", "date")
 # Parameters of the estimators that have an option of their own.
 OPTIONS = {
     "n_members": "--members",
@@ -56,23 +58,11 @@ OPTIONS = {
     type=output_type,
     help="The file to write.",
 )
-@click.option(
-    "--task",
-    type=click.Choice(["auto", "regression", "classification"]),
-    default="auto",
-    show_default=True,
-    help="What is predicted: numbers or classes.",
-)
+@task_option
 @click.option("--validation", type=file_type, help="Rows to stop early by.")
 @click.option("--weight", metavar="COL", help="The column that weighs the rows.")
 @ignore_option
-@click.option(
-    "--kind",
-    "kinds",
-    metavar="COL=KIND",
-    multiple=True,
-    help=f"What a column is: {', '.join(KINDS)}; repeatable.",
-)
+@kind_option
 @click.option(
     "--past-only", metavar="COL", help="Times: only earlier rows become neighbours."
 )
@@ -130,7 +120,7 @@ def fit(
     validation: Path | None,
     weight: str | None,
     ignore: tuple[str, ...],
-    kinds: tuple[str, ...],
+    kinds: dict[str, Any],
     past_only: str | None,
     window: str | None,
     gap: str | None,
@@ -149,9 +139,8 @@ def fit(
     frame = read_table(table)
     rule = _rule(past_only, window, gap, not_same_group, same_group)
     columns_of_rule = () if rule is None else rule.columns
-    column_kinds = _column_kinds(kinds)
     no_features = [target, *([weight] if weight else []), *ignore]
-    for name in [*columns_of_rule, *no_features, *column_kinds]:
+    for name in [*columns_of_rule, *no_features, *kinds]:
         check_column(frame, name, table)
     note = (lambda text: None) if quiet else say
     if task == "auto":
@@ -161,7 +150,7 @@ def fit(
     kept = [name for name in ignore if name in columns_of_rule]
     left_out = [name for name in no_features if name not in kept]
     model: Any = estimator(
-        column_kinds=column_kinds or None,
+        column_kinds=kinds or None,
         candidates=rule,
         ignore=kept,
         verbose=not quiet and sys.stderr.isatty(),
@@ -200,14 +189,6 @@ def fit(
     else:
         show(_summary_text(summary))
     return 130 if summary["stopped"][-1] == "interrupted" else 0
-
-
-def _column_kinds(pairs: Iterable[str]) -> dict[str, Any]:
-    """Return kinds by column, of pairs such as area=numeric."""
-    kinds: dict[str, Any] = dict(pair.rpartition("=")[::2] for pair in pairs)
-    if "" in kinds:
-        raise Mistake(f"--kind must be like COL=KIND, however: {kinds['']!r}")
-    return kinds
 
 
 def _choose_task(labels: pd.Series[Any], note: Any) -> str:

@@ -11,8 +11,17 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional as F
 
-from tabr.bench.methods.anp import ANP, FEWEST, MOST, WarmedAdamW, task_sizes
-from tabr.bench.methods.anp_network import Attention, Gaussian, Memory, Network
+from tabr.bench.methods.anp import (
+    ANP,
+    MAX_ROWS,
+    MIN_ROWS,
+    Attention,
+    Gaussian,
+    Memory,
+    Network,
+    WarmedAdamW,
+    task_sizes,
+)
 from tabr.bench.methods.neural import Schema
 from tabr.config import TrainingConfig
 from tabr.metrics import rmse
@@ -205,10 +214,10 @@ def test_optimizer_obeys_the_learning_rate() -> None:
 
 
 def test_tasks_have_10_to_500_rows() -> None:
-    for n_rows, most in ((5000, MOST), (60, 30)):
+    for n_rows, most in ((5000, MAX_ROWS), (60, 30)):
         drawn = [task_sizes(n_rows) for _ in range(300)]
         for n_context, n_task in drawn:
-            assert FEWEST <= n_context <= n_task < most
+            assert MIN_ROWS <= n_context <= n_task < most
     assert all(1 <= c <= t < 3 for c, t in [task_sizes(4) for _ in range(20)])
 
 

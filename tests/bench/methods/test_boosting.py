@@ -133,3 +133,9 @@ def test_numbers_come_as_they_are(name: str) -> None:
 def test_refuses_no_trees_and_no_patience(name: str, wrong: str) -> None:
     with pytest.raises(ValueError, match=f"{wrong}=0"):
         LIBRARIES[name](SETTINGS["regression"], 0, **{wrong: 0})
+
+
+@each_library
+def test_refuses_what_is_no_parameter(name: str) -> None:
+    with pytest.raises(ValueError, match="however, n_tree, trees came"):
+        LIBRARIES[name](SETTINGS["regression"], 0, trees=5, n_tree=4)

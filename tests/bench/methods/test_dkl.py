@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tabr.bench.methods.dkl import DKL
-from tabr.bench.methods.dkl_network import (
+from tabr.bench.methods.dkl import (
+    DKL,
     EDGE,
     RBF,
     Network,

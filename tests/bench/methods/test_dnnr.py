@@ -13,13 +13,16 @@ from sklearn.linear_model import Ridge
 from torch import Tensor
 
 from tabr.bench.methods import Setting
-from tabr.bench.methods.dnnr import DNNR, PER_FEATURE, gradients, level_means
-from tabr.bench.methods.dnnr_scaling import (
+from tabr.bench.methods.dnnr import (
+    DNNR,
+    PER_FEATURE,
     fit_errors,
+    gradients,
     learned_scales,
-    nearest,
+    level_means,
     scale_gradient,
 )
+from tabr.bench.methods.knn import nearest
 from tabr.bench.tasks.task import LabelledRows
 from tabr.metrics import rmse
 
@@ -85,7 +88,7 @@ def test_a_plane_is_predicted_where_no_neighbour_is() -> None:
 
 def test_gradients_are_ridge_regressions_for_each_number_of_neighbours() -> None:
     points, labels = some_points()
-    near = nearest(points, 20)
+    near = nearest(points, 20).position
     counts = [5, 11, 20]
     for count, found in zip(
         counts, gradients(points, labels, near, counts), strict=True
@@ -100,12 +103,12 @@ def test_gradients_are_ridge_regressions_for_each_number_of_neighbours() -> None
 
 def test_nobody_is_a_neighbour_of_itself() -> None:
     points = torch.ones(6, 2).double()
-    assert (nearest(points, 5) != torch.arange(6)[:, None]).all()
+    assert (nearest(points, 5).position != torch.arange(6)[:, None]).all()
 
 
 def test_scale_follows_the_gradient_of_minus_the_correlation() -> None:
     points, labels = some_points()
-    near = nearest(points, 12)
+    near = nearest(points, 12).position
     errors = fit_errors(points, labels, near)
     square = (points[near] - points[:, None]).square()
     scale = torch.tensor([1.0, 0.5, 2.0]).double().requires_grad_()

@@ -7,11 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from tabr.bench.methods import Setting
-from tabr.bench.methods.ft_transformer import (
-    CategoryVectors,
-    FTTransformer,
-    Network,
-)
+from tabr.bench.methods.ft_transformer import FTTransformer, Network
+from tabr.bench.methods.layers import CategoryVectors
 from tabr.bench.methods.neural import Schema
 from tabr.network.rows import Rows
 
@@ -92,17 +89,17 @@ def package_twin(network: Network, schema: Schema) -> nn.Module:
     state["cat_embeddings.bias"] = tokens.bias[n_numbers:]
     names = {
         "norm": "attention_normalization",
-        "query": "attention.W_q",
-        "key": "attention.W_k",
-        "value": "attention.W_v",
-        "mix": "attention.W_out",
+        "attention.query": "attention.W_q",
+        "attention.key": "attention.W_k",
+        "attention.value": "attention.W_v",
+        "attention.mix": "attention.W_out",
         "layers_norm": "ffn_normalization",
-        "layer_in": "ffn.linear1",
-        "layer_out": "ffn.linear2",
+        "layers.layer_in": "ffn.linear1",
+        "layers.layer_out": "ffn.linear2",
     }
     for number, block in enumerate(network.blocks):
         for name, value in block.state_dict().items():
-            layer, kind = name.split(".")
+            layer, _, kind = name.rpartition(".")
             state[f"backbone.blocks.{number}.{names[layer]}.{kind}"] = value
     for place, name in ((0, "normalization"), (2, "linear")):
         for kind in ("weight", "bias"):

@@ -46,7 +46,7 @@ def losses_of_rounds(method: lightgbm.LightGBM, kind: str) -> list[list[float]]:
     library = require("lightgbm", extra="boost")
     data, losses = parts(kind), {}
     rows, held_out = method._encoded(data.train), method._encoded(data.val)
-    train = library.Dataset(method._matrix(rows.arrays), rows.labels)
+    train = library.Dataset(method._one_hot(rows.arrays), rows.labels)
     objective, metrics = lightgbm.LOSSES[method.task]
     options = {"objective": objective, "metric": metrics, "verbosity": -1, "seed": 0}
     if kind == "classes":
@@ -56,7 +56,7 @@ def losses_of_rounds(method: lightgbm.LightGBM, kind: str) -> list[list[float]]:
         train,
         60,
         valid_sets=[
-            train.create_valid(method._matrix(held_out.arrays), held_out.labels)
+            train.create_valid(method._one_hot(held_out.arrays), held_out.labels)
         ],
         callbacks=[library.record_evaluation(losses)],
     )

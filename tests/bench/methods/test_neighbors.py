@@ -13,7 +13,6 @@ from tabr.bench.methods.base import (
     Encoded,
     Floats,
     Setting,
-    Trial,
     one_hot,
 )
 from tabr.bench.methods.mlp import MLP
@@ -30,10 +29,6 @@ class Spy(ArrayMethod):
     """A method that keeps what it gets and predicts zeros."""
 
     normalization: ClassVar[Normalization] = "none"
-
-    @staticmethod
-    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
-        return {}
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
         self.seen = {"train": train.arrays, "val": val.arrays}

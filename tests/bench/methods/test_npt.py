@@ -13,14 +13,13 @@ from torch.nn import functional as F
 from tabr.bench.methods import Setting
 from tabr.bench.methods.npt import (
     NPT,
-    learning_rate_at,
-    weight_of_cells_at,
-)
-from tabr.bench.methods.npt_network import (
     Block,
     Cells,
+    LookaheadLamb,
     Network,
     cell_losses,
+    learning_rate_at,
+    weight_of_cells_at,
     with_more_holes,
 )
 from tests.bench.methods.checks import SETTINGS, parts
@@ -59,9 +58,10 @@ def test_has_as_many_parameters_as_layers_by_column_would_have() -> None:
 
 def slow_block(block: Block, x: Tensor, allowed: list[list[int]]) -> Tensor:
     """Attend slowly: x (n, width); item i to the items at allowed[i]."""
-    width, n_heads = x.shape[1], block.n_heads
+    width, n_heads = x.shape[1], block.attention.n_heads
     d = width // n_heads
-    query, key, value = block.query(block.norm(x)), block.key(x), block.value(x)
+    layer = block.attention
+    query, key, value = layer.query(block.norm(x)), layer.key(x), layer.value(x)
     mixed = torch.zeros_like(x)
     for item, others in enumerate(allowed):
         for head in range(n_heads):
@@ -72,7 +72,7 @@ def slow_block(block: Block, x: Tensor, allowed: list[list[int]]) -> Tensor:
                 weight * value[j, part]
                 for weight, j in zip(weights, others, strict=True)
             )
-    hidden = block.shortcut(x) + block.mix(mixed)
+    hidden = block.shortcut(x) + layer.mix(mixed)
     norm, first, _, _, second, _ = block.layers
     return hidden + second(F.gelu(first(norm(hidden))))
 
@@ -232,3 +232,63 @@ def test_is_not_tuned_and_has_batches_of_its_own() -> None:
 def test_refuses_a_width_that_the_heads_cannot_share() -> None:
     with pytest.raises(ValueError, match="multiple of n_heads"):
         NPT(Setting("regression"), 0, width=20)
+
+
+# --- the optimizer --------------------------------------------------------------------
+
+
+def slow_lamb(
+    start: Tensor, gradients: list[Tensor], rate: float, max_gradient: float
+) -> Tensor:
+    """Follow one tensor, number by number where it matters."""
+    x, slow = start.clone().double(), None
+    first, second = torch.zeros_like(x), torch.zeros_like(x)
+    for number, gradient in enumerate(gradients, 1):
+        g = gradient.double().clamp(-max_gradient, max_gradient)
+        first = 0.9 * first + 0.1 * g
+        second = 0.999 * second + 0.001 * g * g
+        step = first / (second.sqrt() + 1e-6)
+        long, wide = min(float(x.norm()), 10.0), float(step.norm())
+        ratio = long / wide if long > 0 and wide > 0 else 1.0
+        x = x - rate * ratio * step
+        if number % 6 == 0:
+            slow = x if slow is None else slow + 0.5 * (x - slow)
+            x = slow.clone()
+    return x.float()
+
+
+def test_lamb_follows_the_slow_transcription() -> None:
+    generator = torch.Generator().manual_seed(0)
+    starts = [
+        torch.randn(3, 4, generator=generator),
+        100 * torch.randn(5, generator=generator),  # longer than counts
+        torch.zeros(4),  # of no length
+    ]
+    gradients = [
+        [3 * torch.randn(start.shape, generator=generator) for _ in range(20)]
+        for start in starts
+    ]
+    parameters = [start.clone().requires_grad_() for start in starts]
+    optimizer = LookaheadLamb([*parameters, torch.empty(0, 3)])
+    for number in range(20):
+        for parameter, of_it in zip(parameters, gradients, strict=True):
+            parameter.grad = of_it[number]
+        optimizer.step(0.01, max_gradient=1.0)
+    for parameter, start, of_it in zip(parameters, starts, gradients, strict=True):
+        expected = slow_lamb(start, of_it, 0.01, 1.0)
+        torch.testing.assert_close(parameter.detach(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_step_of_lamb_is_as_long_as_the_tensor_times_the_rate() -> None:
+    x = torch.full((4,), 2.0, requires_grad=True)  # of length 4
+    x.grad = torch.tensor([1e-3, -5.0, 0.2, 7.0])
+    before = x.detach().clone()
+    LookaheadLamb([x]).step(0.1)
+    torch.testing.assert_close((x.detach() - before).norm(), torch.tensor(0.4))
+
+
+def test_lamb_leaves_gradients_as_they_are() -> None:
+    x = torch.ones(2, requires_grad=True)
+    x.grad = torch.tensor([5.0, -5.0])
+    LookaheadLamb([x]).step(0.1, max_gradient=1.0)
+    torch.testing.assert_close(x.grad, torch.tensor([5.0, -5.0]))

@@ -14,17 +14,15 @@ from torch import nn
 
 from tabr.bench.methods import Setting
 from tabr.bench.methods.realmlp import (
-    RealMLP,
-    ScheduledAdam,
-    flat_then_cosine,
-    four_cycles,
-)
-from tabr.bench.methods.realmlp_network import (
     Linear,
     Network,
     Numbers,
+    RealMLP,
     Scaler,
+    ScheduledAdam,
     Shape,
+    flat_then_cosine,
+    four_cycles,
 )
 from tabr.bench.tasks.task import LabelledRows
 from tabr.metrics import rmse
@@ -139,7 +137,7 @@ def test_the_network_is_its_formula() -> None:
         torch.rand(5, 1),
         torch.tensor([[0, 1], [2, 0], [-1, 1], [1, -1], [-1, -1]]),
     )
-    tables = network.categories.split([3, 2])
+    tables = network.categories.weight.split([3, 2])
     embedded = [
         torch.stack([t[c] if c >= 0 else torch.zeros(8) for c in codes])
         for t, codes in zip(tables, rows.cat.T, strict=True)

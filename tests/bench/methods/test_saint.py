@@ -11,8 +11,7 @@ from torch.nn import functional as F
 
 from tabr.bench.methods import Setting
 from tabr.bench.methods.neural import Schema
-from tabr.bench.methods.saint import SAINT
-from tabr.bench.methods.saint_network import Block, Network, NumberVectors
+from tabr.bench.methods.saint import SAINT, Block, Network, NumberVectors
 from tabr.network.rows import Rows
 from tests.bench.methods.checks import SETTINGS, parts
 

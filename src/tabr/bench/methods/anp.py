@@ -22,35 +22,199 @@ on a GPU products are of bfloat16.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tabr.bench.methods.anp_network import N_HEADS, Memory, Network
-from tabr.bench.methods.base import Encoded, Setting, Trial
-from tabr.bench.methods.neural import (
-    NeuralMethod,
-    Schema,
-    optimizer_space,
-    published_training,
-)
+from tabr.bench.methods.base import Setting, check_at_least, check_share
+from tabr.bench.methods.layers import attend, join_heads, split_heads
+from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
+from tabr.bench.methods.spaces import OPTIMIZER, Integer, Space
 from tabr.config import TrainingConfig
-from tabr.errors import ParameterError
-from tabr.metrics import Score
+from tabr.network.embeddings import InputVector
 from tabr.network.rows import Rows
-from tabr.tables.targets import Outcome
 from tabr.training.optimizers import Stepper
 
-_ATTENTION = [
+MIN_ROWS, MAX_ROWS = 10, 500  # of a task in training
+N_HEADS = 4
+DROPOUT = 0.1
+RELU_GAIN = math.sqrt(2)
+_KERNELS = [
     SDPBackend.FLASH_ATTENTION,
     SDPBackend.EFFICIENT_ATTENTION,
     SDPBackend.MATH,
 ]
-FEWEST, MOST = 10, 500  # rows of a task in training
+
+KeysValues = tuple[Tensor, Tensor]  # each (..., heads, n, d)
+
+
+class Memory(NamedTuple):
+    """A context as predictions need it: what each layer looks at, and z (..., w)."""
+
+    layers: list[KeysValues]
+    z: Tensor
+
+
+class Gaussian(NamedTuple):
+    """Independent normal distributions, one for each place of (..., width)."""
+
+    mean: Tensor
+    log_variance: Tensor
+
+    def sample(self) -> Tensor:
+        """Return a random vector, differentiable."""
+        noise = torch.randn_like(self.mean)
+        return self.mean + (self.log_variance / 2).exp() * noise
+
+    def divergence(self, other: Gaussian) -> Tensor:
+        """Return the Kullback-Leibler divergence from other, summed over all."""
+        log_ratio = self.log_variance - other.log_variance
+        shift = (self.mean - other.mean).square() / other.log_variance.exp()
+        return (log_ratio.exp() + shift - 1 - log_ratio).sum() / 2
+
+
+class Attention(nn.Module):
+    """Rows (..., t, width) look at remembered rows -> (..., t, width)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.key = _linear(width, width, bias=False)
+        self.value = _linear(width, width, bias=False)
+        self.query = _linear(width, width, bias=False)
+        self.output = _linear(2 * width, width)
+        self.dropout = nn.Dropout(DROPOUT)
+        self.norm = nn.LayerNorm(width)
+        self.d_head = width // N_HEADS
+
+    def remembered(self, keys: Tensor, values: Tensor) -> KeysValues:
+        """Return rows (..., n, width) as they are looked at."""
+        return self._heads(self.key, keys), self._heads(self.value, values)
+
+    def forward(self, x: Tensor, memory: KeysValues | None = None) -> Tensor:
+        """Return rows x with what they look up in memory, or else in each other."""
+        keys, values = self.remembered(x, x) if memory is None else memory
+        dropout = DROPOUT if self.training else 0.0
+        query, scale = self._heads(self.query, x), self.d_head**-0.5
+        mean = attend(query, keys, values, dropout=dropout, scale=scale)
+        mean = join_heads(mean[..., : self.d_head])
+        change = self.output(torch.cat([x, mean], -1))
+        out: Tensor = self.norm(x + self.dropout(change))
+        return out
+
+    def _heads(self, layer: nn.Linear, x: Tensor) -> Tensor:
+        """Return (..., heads, n, d), where zeros fill d up to a multiple of eight.
+
+        A GPU's memory-efficient kernels take no other widths.
+        """
+        weight = layer.weight.unflatten(0, (N_HEADS, self.d_head))
+        weight = F.pad(weight, (0, 0, 0, -self.d_head % 8)).flatten(0, 1)
+        return split_heads(F.linear(x, weight), N_HEADS)
+
+
+class Encoder(nn.Module):
+    """Pairs of features and label (..., n, d) -> (..., n, width), by self-attention."""
+
+    def __init__(self, d_in: int, width: int, n_self: int) -> None:
+        super().__init__()
+        self.pair = _linear(d_in, width)
+        self.attentions = nn.ModuleList(Attention(width) for _ in range(n_self))
+
+    def forward(self, pairs: Tensor) -> Tensor:
+        """Return the encoded pairs."""
+        x: Tensor = self.pair(pairs)
+        for attention in self.attentions:
+            x = attention(x)
+        return x
+
+
+class LatentEncoder(nn.Module):
+    """Pairs of features and label (..., n, d) -> one Gaussian (..., width)."""
+
+    def __init__(self, d_in: int, width: int, n_self: int) -> None:
+        super().__init__()
+        self.encoder = Encoder(d_in, width, n_self)
+        self.hidden = _linear(width, width, RELU_GAIN)
+        self.mean = _linear(width, width)
+        self.log_variance = _linear(width, width)
+
+    def forward(self, pairs: Tensor) -> Gaussian:
+        """Return the Gaussian of the mean over rows."""
+        x = self.hidden(self.encoder(pairs).mean(-2)).relu()
+        return Gaussian(_full(self.mean(x)), _full(self.log_variance(x)))
+
+
+class Network(nn.Module):
+    """Features (..., t, d) and a context -> means and variances (..., t, 1)."""
+
+    def __init__(
+        self, schema: Schema, width: int, n_self: int, n_cross: int, n_decoder: int
+    ) -> None:
+        super().__init__()
+        self.input = InputVector(schema, None)
+        d = self.input.width
+        self.latent = LatentEncoder(d + 1, width, n_self)
+        self.values = Encoder(d + 1, width, n_self)
+        self.key = _linear(d, width)
+        self.query = _linear(d, width)
+        self.cross_attentions = nn.ModuleList(Attention(width) for _ in range(n_cross))
+        self.target = _linear(d, width)
+        hidden: list[nn.Module] = []
+        for _ in range(n_decoder):
+            hidden += [_linear(3 * width, 3 * width, RELU_GAIN), nn.ReLU()]
+        self.decoder = nn.Sequential(*hidden, _linear(3 * width, 2))
+
+    def loss(self, x: Tensor, labels: Tensor, n_context: int) -> Tensor:
+        """Return the loss of tasks x (b, t, d), labels (b, t).
+
+        The first rows of each are its context; all its rows are predicted.
+        """
+        pairs = torch.cat([x, labels[..., None]], -1)
+        prior: Gaussian = self.latent(pairs[:, :n_context])
+        posterior: Gaussian = self.latent(pairs)
+        context = self._layers(x[:, :n_context], pairs[:, :n_context])
+        mean, variance = self(x, Memory(context, posterior.sample()))
+        error = labels[..., None] - mean
+        fit: Tensor = (variance.log() + error.square() / variance).mean() / 2
+        return fit + posterior.divergence(prior)
+
+    def remembered(self, x: Tensor, labels: Tensor) -> Memory:
+        """Return what predictions need of contexts x (..., n, d), labels (..., n)."""
+        pairs = torch.cat([x, labels[..., None]], -1)
+        return Memory(self._layers(x, pairs), self.latent(pairs).mean)
+
+    def forward(self, x: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Return means and variances (..., t, 1) of rows x (..., t, d)."""
+        value = self.query(x)
+        for attention, layer in zip(self.cross_attentions, memory.layers, strict=True):
+            value = attention(value, layer)
+        z = memory.z[..., None, :].expand_as(value)
+        output = self.decoder(torch.cat([value, z, self.target(x)], -1))
+        mean, raw = _full(output).chunk(2, -1)
+        return mean, 0.1 + 0.9 * F.softplus(raw)
+
+    def _layers(self, x: Tensor, pairs: Tensor) -> list[KeysValues]:
+        keys, values = self.key(x), self.values(pairs)
+        return [
+            cast(Attention, attention).remembered(keys, values)
+            for attention in self.cross_attentions
+        ]
+
+
+def _linear(d_in: int, d_out: int, gain: float = 1.0, bias: bool = True) -> nn.Linear:
+    layer = nn.Linear(d_in, d_out, bias=bias)
+    nn.init.xavier_uniform_(layer.weight, gain)
+    return layer
+
+
+def _full(x: Tensor) -> Tensor:
+    """Return numbers of reduced precision in float32, before they are summed up."""
+    return x.float() if x.dtype == torch.bfloat16 else x
 
 
 class WarmedAdamW:
@@ -59,7 +223,6 @@ class WarmedAdamW:
     def __init__(
         self, network: nn.Module, config: TrainingConfig, warmup_steps: int
     ) -> None:
-        """Begin at no rate at all."""
         self.highest_rate, self.warmup_steps = config.learning_rate, warmup_steps
         self.n_steps = 0
         self.adamw = torch.optim.AdamW(
@@ -80,12 +243,27 @@ class WarmedAdamW:
 class ANP(NeuralMethod):
     """A neural process that attends from rows to training rows."""
 
-    outcomes: ClassVar[tuple[Outcome, ...]] = ("regression",)
-    captures: ClassVar[bool] = False  # each step has a number of rows of its own
+    outcomes = ("regression",)
+    captures = False  # each step has a number of rows of its own
+    search_space: ClassVar[Space] = {
+        "width": Integer(64, 384),
+        "n_self": Integer(1, 2),
+        "n_cross": Integer(1, 2),
+        "n_decoder": Integer(1, 3),
+        **OPTIMIZER,
+    }
+    published_names: ClassVar[Mapping[str, str]] = {
+        "width": "model.d_hidden",
+        "n_self": "model.num_self_attention_l",
+        "n_cross": "model.num_cross_attention_l",
+        "n_decoder": "model.num_layers_dec",
+        "max_context": "eval_batch_size_context",
+        **PUBLISHED_TRAINING,
+    }
 
     network: Network
     context: Tensor  # positions of training rows that predictions attend to
-    memory: Memory | None
+    memory: Memory
 
     def __init__(
         self,
@@ -101,58 +279,19 @@ class ANP(NeuralMethod):
         warmup_steps: int = 4000,
         **training: Any,
     ) -> None:
-        """Keep the shape.
+        """Keep the shape; `training` is what `NeuralMethod` takes.
 
-        Args:
-            setting: What table and machine decide.
-            seed: Decides weights, tasks and the context of predictions.
-            width: Width of all vectors; cut to a multiple of the four heads.
-            n_self: Layers of self-attention in each encoder.
-            n_cross: Layers of attention from rows to context.
-            n_decoder: Hidden layers of the decoder.
-            context_share: Share of the training rows that predictions attend to.
-            max_context: The most of them.
-            warmup_steps: Steps until the learning rate is at its height.
-            training: What `NeuralMethod` takes; a batch is one of tasks.
+        There are `n_self` layers of self-attention in each encoder, `n_cross` from rows
+        to context, and `n_decoder` hidden layers of the decoder. The width is cut to a
+        multiple of the four heads. Predictions attend to a share of the training rows,
+        at most `max_context`. A batch is one of tasks.
         """
         super().__init__(setting, seed, **training)
-        if not 0 < context_share <= 1:
-            raise ParameterError(
-                f"`0 < context_share <= 1` must hold, however: {context_share=}"
-            )
-        counts = {"max_context": max_context, "warmup_steps": warmup_steps}
-        for name, count in counts.items():
-            if count < 1:
-                raise ParameterError(
-                    f"`{name} >= 1` must hold, however: {name}={count!r}"
-                )
+        check_share(context_share=context_share)
+        check_at_least(1, max_context=max_context, warmup_steps=warmup_steps)
         self.shape = width // N_HEADS * N_HEADS, n_self, n_cross, n_decoder
         self.context_share, self.max_context = context_share, max_context
         self.warmup_steps = warmup_steps
-
-    @staticmethod
-    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Choose as in the paper's table for ANP."""
-        return {
-            "width": trial.suggest_int("width", 64, 384),
-            "n_self": trial.suggest_int("n_self", 1, 2),
-            "n_cross": trial.suggest_int("n_cross", 1, 2),
-            "n_decoder": trial.suggest_int("n_decoder", 1, 3),
-            **optimizer_space(trial),
-        }
-
-    @staticmethod
-    def published(config: Mapping[str, Any]) -> dict[str, Any]:
-        """Translate a published tuned configuration into the constructor's words."""
-        model = config["model"]
-        return {
-            "width": model["d_hidden"],
-            "n_self": model["num_self_attention_l"],
-            "n_cross": model["num_cross_attention_l"],
-            "n_decoder": model["num_layers_dec"],
-            "max_context": config["eval_batch_size_context"],
-            **published_training(config),
-        }
 
     def build(self, schema: Schema) -> nn.Module:
         """Draw the context of predictions and return the network."""
@@ -162,50 +301,34 @@ class ANP(NeuralMethod):
         return Network(schema, *self.shape)
 
     def optimizer(self) -> Stepper:
-        """Return what takes the steps of the network."""
+        """Return the optimizer of the network."""
         return WarmedAdamW(self.network, self.training, self.warmup_steps)
 
-    def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
-        self.memory = None
-        super()._fit(train, val, score)
-        with torch.no_grad():
-            self.memory = self._remembered()
-
     def loss(self, index: Tensor) -> Tensor:
-        """Return the loss of random tasks, whichever rows the loop would take."""
+        """Return the loss of random tasks, whatever rows the loop chose."""
         n_rows, n_tasks = len(self.labels), self.training.batch_size
         n_context, n_task = task_sizes(n_rows)
         rows = torch.randint(n_rows, (n_tasks, n_task), device=self.device)
         x = self.network.input(self.rows.take(rows))
-        with _fast(self.device):
+        with _fast_training(self.device):
             return self.network.loss(x, self.labels[rows], n_context)
+
+    def prepare(self) -> None:
+        """Encode the context, which all rows share."""
+        index = self.context[None]  # one task: fast kernels want four axes
+        x = self.network.input(self.rows.take(index))
+        self.memory = self.network.remembered(x, self.labels[index])
 
     def outputs(self, rows: Rows) -> Tensor:
         """Return means (n, 1)."""
-        assert self.memory is not None
         mean, _ = self.network(self.network.input(rows)[None], self.memory)
         out: Tensor = mean.squeeze(0)
         return out
 
-    def _all_outputs(self, rows: Rows) -> Tensor:
-        if self.memory is not None:
-            return super()._all_outputs(rows)
-        self.memory = self._remembered()  # one encoding for all chunks
-        try:
-            return super()._all_outputs(rows)
-        finally:
-            self.memory = None  # the network is still in training
-
-    def _remembered(self) -> Memory:
-        # One task: fast kernels of attention want four axes.
-        index = self.context[None]
-        x = self.network.input(self.rows.take(index))
-        return self.network.remembered(x, self.labels[index])
-
 
 @contextmanager
-def _fast(device: torch.device) -> Iterator[None]:
-    """Take bfloat16 for products on a GPU, and attention that is ready at once.
+def _fast_training(device: torch.device) -> Iterator[None]:
+    """Products of bfloat16 on a GPU, and attention that is ready at once.
 
     The attention of cuDNN makes a plan for each new shape, which takes longer than the
     step; here each step has a shape of its own.
@@ -213,12 +336,12 @@ def _fast(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    with torch.autocast("cuda", torch.bfloat16), sdpa_kernel(_ATTENTION):
+    with torch.autocast("cuda", torch.bfloat16), sdpa_kernel(_KERNELS):
         yield
 
 
 def task_sizes(n_rows: int) -> tuple[int, int]:
-    """Draw how many rows the context of a task has, and how many the whole task."""
-    most = max(2, min(MOST, n_rows // 2))
-    n_context = int(torch.randint(min(FEWEST, most - 1), most, ()))
+    """Return random numbers of rows: of a task's context, and of the whole task."""
+    most = max(2, min(MAX_ROWS, n_rows // 2))
+    n_context = int(torch.randint(min(MIN_ROWS, most - 1), most, ()))
     return n_context, n_context + int(torch.randint(most - n_context, ()))

@@ -1,4 +1,4 @@
-"""What every method of the comparison has in common.
+"""The interface of all methods, and the preparation of tables that they share.
 
 A *method* learns from a training part, stops early by a validation part and predicts.
 Tables and labels are prepared here, by the preprocessing that the paper gives to the
@@ -7,58 +7,34 @@ method's family, so that two methods cannot differ by accident; a method sees ar
 
 from __future__ import annotations
 
+import functools
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tabr.bench.methods.spaces import Space
 from tabr.bench.tasks.task import LabelledRows
-from tabr.config import EmbeddingKind, Task
+from tabr.config import Task
 from tabr.device.devices import choose_device
 from tabr.errors import DataError, ParameterError
 from tabr.metrics import Score, make_score
 from tabr.tables.cells import ColumnKind
 from tabr.tables.normalize import Normalization
 from tabr.tables.preprocessor import Arrays, Preprocessor
-from tabr.tables.targets import ClassTarget, NumberTarget, Outcome
+from tabr.tables.targets import ClassTarget, NumberTarget, Outcome, Target
 
 Floats = NDArray[np.floating[Any]]
-EVERY: tuple[Outcome, ...] = ("regression", "classification")
-
-
-class Trial(Protocol):
-    """What a space asks of an Optuna trial."""
-
-    def suggest_float(
-        self, name: str, low: float, high: float, *, log: bool = False
-    ) -> float:
-        """Choose a number between low and high."""
-        ...
-
-    def suggest_int(self, name: str, low: int, high: int) -> int:
-        """Choose a whole number from low to high."""
-        ...
-
-    def suggest_categorical(self, name: str, choices: Any) -> Any:
-        """Choose one of several values."""
-        ...
-
-
-def zero_or(
-    trial: Trial, name: str, low: float, high: float, *, log: bool = True
-) -> float:
-    """Choose zero, or a number between: the paper's {0, LogU} and {0, U}."""
-    if not trial.suggest_categorical(f"{name} is not zero", [False, True]):
-        return 0.0
-    return trial.suggest_float(name, low, high, log=log)
+OUTCOMES: tuple[Outcome, ...] = ("regression", "classification")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a table and a machine decide, and no method.
+    """The part of a run that the table and the machine decide, whatever the method.
 
     Attributes:
         outcome: What is predicted.
@@ -78,31 +54,6 @@ class Setting:
     on_epoch: Callable[[int, float], None] | None = None
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """Rows as arrays and their encoded labels (n,): standardised numbers, or codes."""
-
-    arrays: Arrays
-    labels: NDArray[Any]
-
-    @property
-    def n_rows(self) -> int:
-        """Return the number of rows."""
-        return len(self.labels)
-
-
-def embedding_space(trial: Trial, kind: EmbeddingKind) -> dict[str, Any]:
-    """Choose the embedding of numbers as the paper did for every network with one."""
-    if kind == "lr":
-        return {"embedding_width": trial.suggest_int("embedding_width", 16, 96)}
-    scale = trial.suggest_float("frequency_scale", 0.01, 100.0, log=True)
-    return {
-        "embedding_width": trial.suggest_int("embedding_width", 16, 64),
-        "n_frequencies": trial.suggest_int("n_frequencies", 16, 96),
-        "frequency_scale": scale,
-    }
-
-
 class Method(ABC):
     """A learner that the harness can run.
 
@@ -110,25 +61,29 @@ class Method(ABC):
     of their default configuration.
 
     Attributes:
-        outcomes: What it can predict.
+        outcomes: The kinds of target that it can predict.
         has_batches: Whether it takes a `batch_size`, which the paper fixes by table.
         needs_no_tuning: Whether the paper tuned nothing, or `fit` chooses by itself.
         fits_as_one: Whether learners of successive seeds can be fitted as one.
         libraries: Optional libraries that it needs.
         extra: The extra of tabr that installs them.
+        search_space: The paper's tuning space, before `variant_space`.
+        published_names: The place of each parameter in a published configuration, as
+            "model.width"; with a "?" at the end it may be missing.
         device: Where it computes.
         best_epoch: The epoch (or number of trees) that was kept, where there is one.
     """
 
-    outcomes: ClassVar[tuple[Outcome, ...]] = EVERY
+    outcomes: ClassVar[tuple[Outcome, ...]] = OUTCOMES
     has_batches: ClassVar[bool] = False
     needs_no_tuning: ClassVar[bool] = False
     fits_as_one: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ()
     extra: ClassVar[str] = ""
+    search_space: ClassVar[Space] = {}
+    published_names: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, setting: Setting, seed: int) -> None:
-        """Refuse a kind of target that the method has no loss for."""
         if setting.outcome not in self.outcomes:
             raise ParameterError(
                 f"{type(self).__name__} predicts {' and '.join(self.outcomes)}, "
@@ -138,21 +93,28 @@ class Method(ABC):
         self.device = choose_device(setting.device)
         self.best_epoch: int | None = None
 
-    @staticmethod
-    @abstractmethod
-    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Choose parameters for the constructor: the paper's tuning space.
+    @classmethod
+    def variant_space(cls, **fixed: Any) -> Space:
+        """Return the search space of a variant that fixes some parameters."""
+        return cls.search_space
 
-        Parameters that a variant of the method fixes come as `fixed`.
-        """
-
-    @staticmethod
-    def published(config: Mapping[str, Any]) -> dict[str, Any]:
-        """Translate a published tuned configuration into the constructor's words."""
-        raise DataError(
-            "a published configuration must be of a method that can read one, however"
-            f" this came: {dict(config)}"
-        )
+    @classmethod
+    def published(cls, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the constructor's parameters for a published tuned configuration."""
+        if not cls.published_names:
+            raise DataError(
+                "a published configuration must be of a method that can read one,"
+                f" however this came: {dict(config)}"
+            )
+        params: dict[str, Any] = {}
+        for name, path in cls.published_names.items():
+            keys = path.removesuffix("?").split(".")
+            try:
+                params[name] = functools.reduce(operator.getitem, keys, config)
+            except (KeyError, TypeError):
+                if not path.endswith("?"):
+                    raise
+        return params
 
     @abstractmethod
     def fit(self, train: LabelledRows, val: LabelledRows) -> Self:
@@ -169,7 +131,7 @@ class Method(ABC):
     @property
     @abstractmethod
     def classes(self) -> NDArray[Any] | None:
-        """Return the labels of the columns of probabilities; None for values."""
+        """The labels of the columns of probabilities; None for values."""
 
     @abstractmethod
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -177,23 +139,36 @@ class Method(ABC):
 
     @property
     def n_parameters(self) -> int | None:
-        """Return how many numbers were trained, where that can be said."""
+        """The number of trained parameters, for a network."""
         return None
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Rows as arrays and their encoded labels (n,): standardised numbers, or codes."""
+
+    arrays: Arrays
+    labels: NDArray[Any]
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.labels)
 
 
 class ArrayMethod(Method):
     """A method that reads arrays; tables and labels are prepared for it.
 
-    Subclasses write `_fit`, `_predict` and `space`.
+    Subclasses write `_fit`, `_predict` and `search_space`.
 
     Attributes:
-        normalization: How numbers are scaled for its family.
+        normalization: The scaling of numbers for its family.
     """
 
     normalization: ClassVar[Normalization] = "published-quantile"
 
     preprocessor: Preprocessor
-    target: NumberTarget | ClassTarget
+    target: Target
 
     def fit(self, train: LabelledRows, val: LabelledRows) -> Self:
         """Learn from the training part; the validation part decides when to stop."""
@@ -202,20 +177,23 @@ class ArrayMethod(Method):
         self.preprocessor = Preprocessor(
             normalization=self.normalization if self.setting.normalized else "none",
             kinds=self.setting.column_kinds,
-        ).fit(train.X)
+        )
+        arrays = self.preprocessor.fit_transform(train.X)
+        learned = Encoded(arrays, self.target.encode(train.y))
+        arrays = self.preprocessor.transform(val.X)
+        validation = Encoded(arrays, self.target.encode(val.y))
         score = make_score(None, val.X, val.y, self.classes)
-        self._fit(self._encoded(train), self._encoded(val), score)
+        self._fit(learned, validation, score)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return values (n,) in the units of y, or probabilities (n, classes)."""
-        output = self._predict(self.preprocessor.transform(X))
-        return self.decoded(output)
+        return self.decoded(self._predict(self.preprocessor.transform(X)))
 
     @property
     def classes(self) -> NDArray[Any] | None:
-        """Return the labels of the columns of probabilities; None for values."""
-        return self.target.classes if isinstance(self.target, ClassTarget) else None
+        """The labels of the columns of probabilities; None for values."""
+        return self.target.classes
 
     # --- what a method writes -------------------------------------------------------
 
@@ -225,37 +203,55 @@ class ArrayMethod(Method):
 
     @abstractmethod
     def _predict(self, arrays: Arrays) -> Floats:
-        """Return standardised values (n,), or probabilities (n, classes)."""
+        """Return what `decoded` reads: standardised values, or probabilities."""
 
     # --- helpers ----------------------------------------------------------------------
 
     @property
     def task(self) -> Task:
-        """Return which loss is to be minimised."""
+        """The kind of loss to be minimised."""
         return self.target.task
 
     @property
     def n_outputs(self) -> int:
-        """Return the width of a network's output: one, or a logit for each class."""
+        """The width of a network's output: one, or a logit for each class."""
         return self.target.n_classes if self.task == "classes" else 1
 
     def decoded(self, output: Floats) -> NDArray[np.float64]:
         """Return values in the units of y; probabilities stay what they are."""
         return self.target.in_units(output)
 
-    def _encoded(self, part: LabelledRows) -> Encoded:
-        arrays = self.preprocessor.transform(part.X)
-        return Encoded(arrays, self.target.encode(part.y))
+    def _one_hot(self, arrays: Arrays) -> NDArray[np.float32]:
+        """Return rows as vectors (n, d), categories one-hot."""
+        return one_hot(arrays, self.preprocessor.cardinalities)
 
 
-def one_hot(arrays: Arrays, cardinalities: tuple[int, ...]) -> NDArray[np.float32]:
+def check_at_least(bound: int, **numbers: float | None) -> None:
+    """Refuse parameters below a bound; None is not checked."""
+    for name, number in numbers.items():
+        if number is not None and number < bound:
+            raise ParameterError(
+                f"`{name} >= {bound}` must hold, however: {name}={number!r}"
+            )
+
+
+def check_share(**shares: float) -> None:
+    """Refuse parameters that are no share of a whole."""
+    for name, share in shares.items():
+        if not 0 < share <= 1:
+            raise ParameterError(
+                f"`0 < {name} <= 1` must hold, however: {name}={share!r}"
+            )
+
+
+def one_hot(arrays: Arrays, cardinalities: Sequence[int]) -> NDArray[np.float32]:
     """Return one matrix (n, d): numbers, binary columns, one-hot categories.
 
     A code without a level is all zeros.
     """
-    hot = [
+    levels = [
         arrays.cat[:, [column]] == np.arange(n_levels)
         for column, n_levels in enumerate(cardinalities)
     ]
-    parts = [arrays.num, arrays.bin, *hot]
-    return np.concatenate([part.astype(np.float32) for part in parts], axis=1)
+    parts: list[NDArray[Any]] = [arrays.num, arrays.bin, *levels]
+    return np.concatenate(parts, axis=1, dtype=np.float32)

@@ -1,17 +1,15 @@
-"""What the three libraries of boosted trees have in common."""
+"""The common part of the three libraries of boosted trees."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from tabr.bench.methods.base import ArrayMethod, Floats, Setting, one_hot
+from tabr.bench.methods.base import ArrayMethod, Floats, Setting, check_at_least
 from tabr.errors import ParameterError
-from tabr.tables.normalize import Normalization
-from tabr.tables.preprocessor import Arrays
 
 PATIENCE = 200  # rounds, of the tuned configurations
 
@@ -22,29 +20,54 @@ class Boosting(ArrayMethod):
     The default configuration grows all trees: 3999 rounds of patience never end before
     the 4000th tree, unless the first one was the best. Tuned configurations stop after
     200 rounds.
+
+    Attributes:
+        defaults: The parameters of the library that can be chosen.
     """
 
-    normalization: ClassVar[Normalization] = "none"
+    normalization = "none"
+    extra = "boost"
+    defaults: ClassVar[Mapping[str, Any]]
 
     def __init__(
-        self, setting: Setting, seed: int, *, n_trees: int = 4000, patience: int = 3999
+        self,
+        setting: Setting,
+        seed: int,
+        *,
+        n_trees: int = 4000,
+        patience: int = 3999,
+        **options: Any,
     ) -> None:
-        """Keep how many trees there may be, and how many without improvement."""
+        """Check the parameters.
+
+        Args:
+            setting: What the table and the machine decide.
+            seed: Decides the library's random draws.
+            n_trees: The most trees.
+            patience: Rounds without improvement, until training ends.
+            options: Parameters of the library, instead of its defaults.
+        """
         super().__init__(setting, seed)
-        if min(n_trees, patience) < 1:
+        check_at_least(1, n_trees=n_trees, patience=patience)
+        unknown = sorted(options.keys() - self.defaults.keys())
+        if unknown:
             raise ParameterError(
-                f"`n_trees >= 1` and `patience >= 1` must hold, however: {n_trees=},"
-                f" {patience=}"
+                f"{type(self).__name__} takes n_trees, patience,"
+                f" {', '.join(self.defaults)}; however, {', '.join(unknown)} came"
             )
         self.n_trees, self.patience = n_trees, patience
+        self.options = {**self.defaults, **options}
         self.device = torch.device("cpu")  # unless the library can do otherwise
 
-    def _matrix(self, arrays: Arrays) -> NDArray[np.float32]:
-        """Return rows (n, d) for a library that knows no categories."""
-        return one_hot(arrays, self.preprocessor.cardinalities)
+    @classmethod
+    def published(cls, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the constructor's parameters for a published tuned configuration."""
+        params = super().published(config)
+        params.setdefault("patience", PATIENCE)
+        return params
 
     def _final(self, output: Floats) -> Floats:
-        """Return both of two classes; the libraries give the second."""
+        """Return probabilities of both classes, where a library gives the second's."""
         if self.task == "binary":
             return np.stack([1 - output, output], axis=1)
         return output

@@ -11,21 +11,21 @@ NOTE[DIFF]: the published runs set `bagging_temperature` without a `bootstrap_ty
 a CPU the library then draws rows by another rule that has no temperature. The parameter
 is kept, and does as little here.
 
-NOTE[DIFF]: three published tables were learned on a GPU. Here it is asked for by
-`task_type`, and taken if the setting's device is one; equal seeds may then differ in
-rounding.
+NOTE[DIFF]: three published tables were learned on a GPU. Here `task_type` asks for one,
+and it is used if the setting's device is one; equal seeds may then differ in rounding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from tabr.bench.methods.base import Encoded, Floats, Setting, Trial
+from tabr.bench.methods.base import Encoded, Floats
 from tabr.bench.methods.boosting import PATIENCE, Boosting
+from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform
 from tabr.device.devices import choose_device
 from tabr.metrics import Score
 from tabr.optional import require
@@ -33,53 +33,35 @@ from tabr.tables.preprocessor import Arrays
 
 
 class CatBoost(Boosting):
-    """Gradient boosted trees of CatBoost; the defaults, and None, are the library's."""
+    """Gradient boosted trees of CatBoost; the defaults, and None, are the library's.
 
-    extra, libraries = "boost", ("catboost",)
+    A parameter of leaves stays None unless it is chosen: if one is given, even the
+    library's own value, the library no longer fits the learning rate to the table.
+    """
 
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        learning_rate: float | None = None,
-        depth: int = 6,
-        l2_leaf_reg: float | None = None,
-        leaf_estimation_iterations: int | None = None,
-        bagging_temperature: float | None = None,
-        od_pval: float = 0.001,
-        task_type: Literal["CPU", "GPU"] = "CPU",
-        **stopping: Any,
-    ) -> None:
-        """Keep the library's parameters; `stopping` is what `Boosting` takes.
-
-        A parameter of leaves stays None unless it is chosen: if one is given, even the
-        library's own value, the library no longer fits the learning rate to the table.
-        """
-        super().__init__(setting, seed, **stopping)
-        self.task_type = task_type
-        self.options: dict[str, Any] = {
-            "learning_rate": learning_rate,
-            "depth": depth,
-            "l2_leaf_reg": l2_leaf_reg,
-            "leaf_estimation_iterations": leaf_estimation_iterations,
-            "bagging_temperature": bagging_temperature,
-            "od_pval": od_pval,
-        }
-
-    @staticmethod
-    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Choose as in the paper's tuning of CatBoost."""
-        return {
-            "bagging_temperature": trial.suggest_float("bagging_temperature", 0.0, 1.0),
-            "depth": trial.suggest_int("depth", 3, 14),
-            "l2_leaf_reg": trial.suggest_float("l2_leaf_reg", 0.1, 10.0),
-            "leaf_estimation_iterations": trial.suggest_int(
-                "leaf_estimation_iterations", 1, 10
-            ),
-            "learning_rate": trial.suggest_float("learning_rate", 1e-3, 1.0, log=True),
-            "patience": PATIENCE,
-        }
+    libraries = ("catboost",)
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "learning_rate": None,
+        "depth": 6,
+        "l2_leaf_reg": None,
+        "leaf_estimation_iterations": None,
+        "bagging_temperature": None,
+        "od_pval": 0.001,
+        "task_type": "CPU",
+    }
+    search_space: ClassVar[Space] = {
+        "bagging_temperature": Uniform(0.0, 1.0),
+        "depth": Integer(3, 14),
+        "l2_leaf_reg": Uniform(0.1, 10.0),
+        "leaf_estimation_iterations": Integer(1, 10),
+        "learning_rate": LogUniform(1e-3, 1.0),
+        "patience": PATIENCE,
+    }
+    published_names: ClassVar[Mapping[str, str]] = {
+        **{name: f"model.{name}" for name in defaults},
+        "n_trees": "model.iterations",
+        "patience": "model.early_stopping_rounds",
+    }
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
         library = require("catboost", extra="boost")
@@ -94,7 +76,7 @@ class CatBoost(Boosting):
             "logging_level": "Silent",
         }
         device = choose_device(self.setting.device)
-        if self.task_type == "GPU" and device.type == "cuda":
+        if options.pop("task_type") == "GPU" and device.type == "cuda":
             options |= {"task_type": "GPU", "devices": str(device.index or 0)}
             self.device = device
         if self.task == "regression":
@@ -107,39 +89,18 @@ class CatBoost(Boosting):
     def _predict(self, arrays: Arrays) -> Floats:
         is_number = self.task == "regression"
         predict = self.model.predict if is_number else self.model.predict_proba
-        output: Floats = predict(
-            _table(arrays), thread_count=self.setting.n_threads or -1
-        )
+        n_threads = self.setting.n_threads or -1
+        output: Floats = predict(_table(arrays), thread_count=n_threads)
         return output
 
     def _pool(self, part: Encoded) -> Any:
+        """Return rows and labels in the library's own form."""
         library = require("catboost", extra="boost")
-        table = _table(part.arrays)
-        n_cat = part.arrays.cat.shape[1]
-        labels = part.labels
-        if self.task != "regression":
-            labels = labels.astype(np.int64)
-        places = list(range(table.shape[1] - n_cat, table.shape[1]))
+        table, n_categories = _table(part.arrays), part.arrays.cat.shape[1]
+        is_number = self.task == "regression"
+        labels = part.labels if is_number else part.labels.astype(np.int64)
+        places = list(range(table.shape[1] - n_categories, table.shape[1]))
         return library.Pool(table, labels, cat_features=places)
-
-    @staticmethod
-    def published(config: Mapping[str, Any]) -> dict[str, Any]:
-        """Translate a published tuned configuration."""
-        model = config["model"]
-        names = (
-            "learning_rate",
-            "depth",
-            "l2_leaf_reg",
-            "leaf_estimation_iterations",
-            "bagging_temperature",
-            "od_pval",
-            "task_type",
-        )
-        return {
-            **{name: model[name] for name in names},
-            "n_trees": model["iterations"],
-            "patience": model["early_stopping_rounds"],
-        }
 
 
 def _table(arrays: Arrays) -> pd.DataFrame:

@@ -18,31 +18,232 @@ library is not needed; the tests compare with it.
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Encoded, Setting, Trial, zero_or
-from tabr.bench.methods.dkl_network import Kernel, Network, Posterior
+from tabr.bench.methods.base import Encoded, Setting, check_at_least
+from tabr.bench.methods.mlp import Network as Perceptron
 from tabr.bench.methods.neural import NeuralMethod, Schema
+from tabr.bench.methods.spaces import (
+    Integer,
+    LogUniform,
+    OneOf,
+    Space,
+    Uniform,
+    ZeroOr,
+)
 from tabr.errors import ParameterError
 from tabr.metrics import Score
 from tabr.network.rows import Rows
-from tabr.tables.targets import Outcome
+
+Kernel = Literal["rbf", "sm"]
+EDGE = 0.95  # features lie between -EDGE and EDGE
+MIN_NOISE = 1e-4
+N_MIXTURES = 4
+JITTER = 1e-8
+
+
+class Square(nn.Module):
+    """Features (n, 2) scaled into a square, by the range of all their values.
+
+    The range is that of the last step of training, dropout and all, as it is the one
+    that the kernel was learned with. Values outside go to the edge.
+    """
+
+    range: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("range", torch.tensor([-1.0, 1.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scaled features; in training, keep their range."""
+        if self.training:
+            low, high = x.min(), x.max()
+            self.range.copy_(torch.stack([low, high]).detach())
+        else:
+            low, high = self.range
+            x = x.clamp(low, high)
+        return ((x - low) * (2 / (high - low)) - 1) * EDGE
+
+
+class RBF(nn.Module):
+    """Differences (..., 2) along the axes -> the kernel's factors (..., 2).
+
+    All begins at softplus(0), as in GPyTorch.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raw_scale = nn.Parameter(torch.zeros(()))
+        self.raw_length = nn.Parameter(torch.zeros(2))
+
+    def forward(self, difference: Tensor) -> Tensor:
+        """Return the factor of each axis; each has the scale, as on GPyTorch's grid."""
+        scaled = difference / F.softplus(self.raw_length)
+        return F.softplus(self.raw_scale) * (-scaled.square() / 2).exp()
+
+
+class SpectralMixture(nn.Module):
+    """Differences (..., 2) along the axes -> the kernel's factors (..., 2).
+
+    All begins at softplus(0), as in GPyTorch. Its four components begin alike, so their
+    gradients are alike and they stay so: this is one of fourfold weight.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raw_scale = nn.Parameter(torch.zeros(()))
+        self.raw_weight = nn.Parameter(torch.zeros(()))
+        self.raw_frequency = nn.Parameter(torch.zeros(2))
+        self.raw_width = nn.Parameter(torch.zeros(2))
+
+    def forward(self, difference: Tensor) -> Tensor:
+        """Return the factor of each axis; each has the scale and the weight."""
+        turns = 2 * math.pi * difference
+        decay = (-(turns * F.softplus(self.raw_width)).square() / 2).exp()
+        wave = (turns * F.softplus(self.raw_frequency)).cos()
+        weight = N_MIXTURES * F.softplus(self.raw_weight)
+        return F.softplus(self.raw_scale) * weight * decay * wave
+
+
+def kernel_root(kernel: nn.Module, features: Tensor, grid_size: int) -> Tensor:
+    """Return R (n, r), where R R^T is the kernel matrix of features (n, 2).
+
+    Along each axis it is the kernel of a grid's points, carried to the places between
+    them (Nystroem); the roots of the two axes are multiplied in all pairs.
+    """
+    grid = torch.linspace(
+        -EDGE, EDGE, grid_size, dtype=features.dtype, device=features.device
+    )
+    grid = grid[:, None].expand(-1, 2)
+    between = kernel(grid[:, None] - grid).permute(2, 0, 1)  # (2, g, g)
+    to_grid = kernel(grid[:, None] - features).permute(2, 0, 1)  # (2, g, n)
+    factor = _factor(between + JITTER * _eye_like(between))
+    roots: Tensor = torch.linalg.solve_triangular(factor, to_grid, upper=False)
+    first, second = roots.mT.unbind()
+    return (first[:, :, None] * second[:, None]).flatten(1)
+
+
+class Posterior(NamedTuple):
+    """The training rows as predictions need them: weights (r,) and a constant."""
+
+    weights: Tensor
+    mean: Tensor
+
+
+class Process(nn.Module):
+    """Labels of a Gaussian process: constant mean, kernel matrix R R^T, noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(()))
+        self.raw_noise = nn.Parameter(torch.zeros(()))
+
+    def loss(self, root: Tensor, labels: Tensor) -> Tensor:
+        """Return minus the log likelihood of labels (n,), divided by n."""
+        noise, error, factor, projected = self._solved(root, labels)
+        square = error.square().sum() / noise - projected.square().sum()
+        log_determinant = 2 * factor.diagonal().log().sum() + len(error) * noise.log()
+        total = square + log_determinant + len(error) * math.log(2 * math.pi)
+        return total / (2 * len(error))
+
+    def posterior(self, root: Tensor, labels: Tensor) -> Posterior:
+        """Return the process given labels (n,) of rows with this root (n, r)."""
+        _, _, factor, projected = self._solved(root, labels)
+        weights = torch.linalg.solve_triangular(factor.mT, projected, upper=True)
+        return Posterior(weights.squeeze(-1), self.mean.double())
+
+    def _solved(
+        self, root: Tensor, labels: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the noise s, errors e (n,), and L (r, r) and b (r, 1).
+
+        The kernel matrix with noise is R R^T + s I. Its inverse and determinant come
+        from L L^T = I + R^T R / s and b = L^-1 R^T e / s.
+        """
+        noise = F.softplus(self.raw_noise.double()) + MIN_NOISE
+        error = labels - self.mean
+        square = root.mT @ root / noise
+        factor = _factor(_eye_like(square) + square)
+        product = root.mT @ error[:, None] / noise
+        projected = torch.linalg.solve_triangular(factor, product, upper=False)
+        return noise, error, factor, projected
+
+
+def _eye_like(matrix: Tensor) -> Tensor:
+    return torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+
+
+def _factor(matrix: Tensor) -> Tensor:
+    """Return Cholesky factors (..., r, r); nan where there is none.
+
+    So the training loop reports it, and no step waits for the device.
+    """
+    factor: Tensor
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    return factor.masked_fill(failed[..., None, None] > 0, math.nan)
+
+
+class Network(nn.Module):
+    """Rows (n) -> features (n, 2) -> a root (n, r) of their kernel matrix."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        kernel: Kernel,
+        n_layers: int,
+        width: int,
+        dropout: float,
+        grid_size: int,
+    ) -> None:
+        super().__init__()
+        to_plane = replace(schema, task="classes", n_classes=2)  # two outputs
+        self.perceptron = Perceptron(to_plane, None, n_layers, width, dropout)
+        self.square = Square()
+        self.kernel = RBF() if kernel == "rbf" else SpectralMixture()
+        self.process = Process()
+        self.grid_size = grid_size
+
+    def root(self, rows: Rows) -> Tensor:
+        """Return R (n, r) of the rows, in double precision."""
+        features: Tensor = self.square(self.perceptron(rows))
+        return kernel_root(self.kernel, features.double(), self.grid_size)
 
 
 class DKL(NeuralMethod):
-    """A Gaussian process on what a multilayer perceptron makes of rows."""
+    """A Gaussian process on the features that a multilayer perceptron makes of rows."""
 
-    outcomes: ClassVar[tuple[Outcome, ...]] = ("regression",)
-    has_batches: ClassVar[bool] = False  # all rows are one
-    captures: ClassVar[bool] = False  # one step an epoch: nothing to be gained
+    outcomes = ("regression",)
+    has_batches = False  # all rows are one
+    captures = False  # one step an epoch: nothing to be gained
+    training_defaults = replace(NeuralMethod.training_defaults, learning_rate=0.005)
+    search_space: ClassVar[Space] = {
+        "kernel": OneOf(["rbf", "sm"]),
+        "n_layers": Integer(1, 4),
+        "width": Integer(64, 768),
+        "dropout": ZeroOr(Uniform(0.0, 0.5)),
+        "learning_rate": LogUniform(1e-5, 1e-2),
+        "weight_decay": ZeroOr(LogUniform(1e-6, 1e-3)),
+    }
+    published_names: ClassVar[Mapping[str, str]] = {
+        "kernel": "kernel",
+        "n_layers": "mlp.n_blocks",
+        "width": "mlp.d_layer",
+        "dropout": "mlp.dropout",
+        "learning_rate": "lr",
+        "weight_decay": "weight_decay",
+        "patience": "patience",
+    }
 
     network: Network
-    posterior: Posterior | None
+    posterior: Posterior
 
     def __init__(
         self,
@@ -54,99 +255,39 @@ class DKL(NeuralMethod):
         width: int = 384,
         dropout: float = 0.1,
         grid_size: int = 40,
-        learning_rate: float = 0.005,
-        weight_decay: float = 1e-5,
-        patience: int = 16,
-        max_epochs: int | None = None,
+        **training: Any,
     ) -> None:
-        """Keep the shape.
+        """Keep the shape; `training` is what `NeuralMethod` takes.
 
-        Args:
-            setting: What table and machine decide.
-            seed: Decides weights and dropout.
-            kernel: "rbf" or "sm".
-            n_layers: Hidden layers.
-            width: Their width.
-            dropout: Dropout after each of them.
-            grid_size: Inducing points along each of the two axes. Forty do for
-                lengths of 0.1 and more on a square whose side is 1.9.
-            learning_rate: Of all parameters, the kernel's too.
-            weight_decay: Of all parameters, the kernel's too.
-            patience: Epochs without a better validation score, until training ends.
-            max_epochs: The most epochs.
+        A grid has `grid_size` inducing points along each of the two axes. Forty do for
+        lengths of 0.1 and more on a square whose side is 1.9.
         """
-        super().__init__(
-            setting,
-            seed,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            patience=patience,
-            max_epochs=max_epochs,
-        )
+        super().__init__(setting, seed, **training)
         if kernel not in ("rbf", "sm"):
             raise ParameterError(f"kernel must be 'rbf' or 'sm', however: {kernel!r}")
-        if grid_size < 2:
-            raise ParameterError(f"`grid_size >= 2` must hold, however: {grid_size=}")
+        check_at_least(2, grid_size=grid_size)
         self.kernel: Kernel = kernel
         self.shape = n_layers, width, dropout, grid_size
-
-    @staticmethod
-    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Choose as in the paper's table for DKL."""
-        chosen: dict[str, Any] = {
-            "kernel": trial.suggest_categorical("kernel", ["rbf", "sm"]),
-            "n_layers": trial.suggest_int("n_layers", 1, 4),
-            "width": trial.suggest_int("width", 64, 768),
-            "dropout": zero_or(trial, "dropout", 0.0, 0.5, log=False),
-        }
-        rate = trial.suggest_float("learning_rate", 1e-5, 1e-2, log=True)
-        decay = zero_or(trial, "weight_decay", 1e-6, 1e-3)
-        return {**chosen, "learning_rate": rate, "weight_decay": decay}
-
-    @staticmethod
-    def published(config: Mapping[str, Any]) -> dict[str, Any]:
-        """Translate a published tuned configuration into the constructor's words."""
-        return {
-            "kernel": config["kernel"],
-            "n_layers": config["mlp"]["n_blocks"],
-            "width": config["mlp"]["d_layer"],
-            "dropout": config["mlp"]["dropout"],
-            "learning_rate": config["lr"],
-            "weight_decay": config["weight_decay"],
-            "patience": config["patience"],
-        }
 
     def build(self, schema: Schema) -> nn.Module:
         """Return the network."""
         return Network(schema, self.kernel, *self.shape)
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
-        self.posterior = None
-        self.training = dataclasses.replace(self.training, batch_size=train.n_rows)
+        self.training = replace(self.training, batch_size=train.n_rows)
         super()._fit(train, val, score)
-        with torch.no_grad():
-            self.posterior = self._learned()
 
     def loss(self, index: Tensor) -> Tensor:
         """Return minus the log likelihood of all labels, for each row."""
         root = self.network.root(self.rows)
         return self.network.process.loss(root, self.labels.double()).float()
 
+    def prepare(self) -> None:
+        """Compute the posterior, which all rows share."""
+        root = self.network.root(self.rows)
+        self.posterior = self.network.process.posterior(root, self.labels.double())
+
     def outputs(self, rows: Rows) -> Tensor:
         """Return posterior means (n, 1)."""
-        assert self.posterior is not None
         root = self.network.root(rows)
         return (root @ self.posterior.weights + self.posterior.mean)[:, None]
-
-    def _all_outputs(self, rows: Rows) -> Tensor:
-        if self.posterior is not None:
-            return super()._all_outputs(rows)
-        self.posterior = self._learned()  # once for all chunks
-        try:
-            return super()._all_outputs(rows)
-        finally:
-            self.posterior = None  # the network is still in training
-
-    def _learned(self) -> Posterior:
-        root = self.network.root(self.rows)
-        return self.network.process.posterior(root, self.labels.double())

@@ -20,42 +20,21 @@ multiple of the 8 heads, and those published are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting, Trial, zero_or
-from tabr.bench.methods.neural import NeuralMethod, Schema, published_training
+from tabr.bench.methods.base import Setting, check_at_least
+from tabr.bench.methods.layers import Attention, CategoryVectors, GatedFeedForward
+from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
+from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
 from tabr.errors import ParameterError
 from tabr.network.rows import Rows
 
 N_HEADS = 8
-
-
-class CategoryVectors(nn.Module):
-    """A vector for each level of each categorical column, and zeros for no level.
-
-    Shape: codes (..., n_columns) -> (..., n_columns, width).
-    """
-
-    offset: Tensor
-
-    def __init__(self, cardinalities: tuple[int, ...], width: int) -> None:
-        """Keep all columns in one table; weights are drawn by the owner."""
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(sum(cardinalities), width))
-        counts = torch.tensor((0, *cardinalities), dtype=torch.int64)
-        offset = counts.cumsum(0)[:-1]
-        self.register_buffer("offset", offset, persistent=False)
-
-    def forward(self, codes: Tensor) -> Tensor:
-        """Look the codes up."""
-        if len(self.weight) == 0:
-            return self.weight.new_empty(*codes.shape, self.weight.shape[1])
-        vectors = F.embedding(codes.clamp_min(0) + self.offset, self.weight)
-        return vectors * (codes >= 0)[..., None]
 
 
 class Tokens(nn.Module):
@@ -64,16 +43,15 @@ class Tokens(nn.Module):
     def __init__(self, schema: Schema, width: int) -> None:
         """Draw all vectors uniform within width ** -0.5."""
         super().__init__()
-        n_numbers, n_categories = schema.n_num + schema.n_bin, len(schema.cardinalities)
         self.reader = nn.Parameter(torch.empty(1, width))
-        self.number = nn.Parameter(torch.empty(n_numbers, width))
+        self.number = nn.Parameter(torch.empty(schema.n_numbers, width))
         self.category = CategoryVectors(schema.cardinalities, width)
-        self.bias = nn.Parameter(torch.empty(n_numbers + n_categories, width))
+        self.bias = nn.Parameter(torch.empty(schema.n_columns, width))
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(width**-0.5), width**-0.5)
 
     def forward(self, rows: Rows) -> Tensor:
-        """Make a token of each column."""
+        """Return a token for each column."""
         numbers = torch.cat([rows.num, rows.bin], 1)[..., None] * self.number
         columns = torch.cat([numbers, self.category(rows.cat)], 1) + self.bias
         reader = self.reader.expand(len(columns), 1, -1)
@@ -81,7 +59,10 @@ class Tokens(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a layer of its own for each token; both beside a shortcut."""
+    """Attention, then a feed-forward layer for each token; both beside a shortcut.
+
+    The first block begins without a normalisation, which is crucial.
+    """
 
     def __init__(
         self,
@@ -93,37 +74,25 @@ class Block(nn.Module):
         *,
         is_first: bool,
     ) -> None:
-        """Begin the first block without a normalisation: it is crucial."""
         super().__init__()
         self.norm = nn.Identity() if is_first else nn.LayerNorm(width)
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
-        self.mix = nn.Linear(width, width)
-        for linear in (self.query, self.key, self.value, self.mix):
+        scale = (width // N_HEADS) ** -0.5
+        self.attention = Attention(
+            width, N_HEADS, dropout=attention_dropout, scale=scale
+        )
+        for linear in self.attention.children():
+            assert isinstance(linear, nn.Linear)
             nn.init.zeros_(linear.bias)
         self.layers_norm = nn.LayerNorm(width)
-        self.layer_in = nn.Linear(width, 2 * d_hidden)
-        self.layer_out = nn.Linear(d_hidden, width)
-        self.attention_dropout = attention_dropout
-        self.dropout = nn.Dropout(dropout)
+        self.layers = GatedFeedForward(width, d_hidden, dropout, F.relu)
         self.residual = nn.Dropout(residual_dropout)
 
     def forward(self, x: Tensor, n_read: int) -> Tensor:
         """Return the first n_read tokens after the block: (b, t, d) -> (b, r, d)."""
         normed = self.norm(x)
-        read = self.query(normed[:, :n_read])
-        query, key, value = (
-            part.unflatten(-1, (N_HEADS, -1)).transpose(1, 2)
-            for part in (read, self.key(normed), self.value(normed))
-        )
-        dropout = self.attention_dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
-        attended = self.mix(mixed.transpose(1, 2).flatten(-2))
+        attended = self.attention(normed[:, :n_read], normed)
         x = x[:, :n_read] + self.residual(attended)
-        first, gate = self.layer_in(self.layers_norm(x)).chunk(2, -1)
-        hidden = self.layer_out(self.dropout(first * gate.relu()))
-        out: Tensor = x + self.residual(hidden)
+        out: Tensor = x + self.residual(self.layers(self.layers_norm(x)))
         return out
 
 
@@ -138,7 +107,6 @@ class Network(nn.Module):
         hidden_factor: float,
         *dropouts: float,
     ) -> None:
-        """Make the layers as torch does by default."""
         super().__init__()
         self.tokens = Tokens(schema, width)
         d_hidden = int(width * hidden_factor)
@@ -162,6 +130,27 @@ class Network(nn.Module):
 class FTTransformer(NeuralMethod):
     """FT-Transformer; by default the package's own configuration of three blocks."""
 
+    training_defaults = replace(NeuralMethod.training_defaults, learning_rate=1e-4)
+    search_space: ClassVar[Space] = {
+        "n_blocks": Integer(1, 4),
+        "width": Integer(2, 48, N_HEADS),
+        "hidden_factor": Uniform(2 / 3, 8 / 3),
+        "attention_dropout": Uniform(0.0, 0.5),
+        "dropout": Uniform(0.0, 0.5),
+        "residual_dropout": ZeroOr(Uniform(0.0, 0.2)),
+        "learning_rate": LogUniform(1e-5, 1e-3),
+        "weight_decay": ZeroOr(LogUniform(1e-6, 1e-4)),
+    }
+    published_names: ClassVar[Mapping[str, str]] = {
+        "n_blocks": "model.n_blocks",
+        "width": "model.d_token",
+        "hidden_factor": "model.ffn_d_hidden_factor",
+        "attention_dropout": "model.attention_dropout",
+        "dropout": "model.ffn_dropout",
+        "residual_dropout": "model.residual_dropout",
+        **PUBLISHED_TRAINING,
+    }
+
     def __init__(
         self,
         setting: Setting,
@@ -173,13 +162,11 @@ class FTTransformer(NeuralMethod):
         attention_dropout: float = 0.2,
         dropout: float = 0.1,
         residual_dropout: float = 0.0,
-        learning_rate: float = 1e-4,
         **training: Any,
     ) -> None:
         """Keep the shape; `training` is what `NeuralMethod` takes."""
-        super().__init__(setting, seed, learning_rate=learning_rate, **training)
-        if n_blocks < 1:
-            raise ParameterError(f"`n_blocks >= 1` must hold, however: {n_blocks=}")
+        super().__init__(setting, seed, **training)
+        check_at_least(1, n_blocks=n_blocks)
         if width % N_HEADS:
             raise ParameterError(
                 f"width must be a multiple of {N_HEADS}, however: {width=}"
@@ -190,31 +177,3 @@ class FTTransformer(NeuralMethod):
     def build(self, schema: Schema) -> nn.Module:
         """Return the network."""
         return Network(schema, *self.shape, *self.dropouts)
-
-    @staticmethod
-    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Choose as in the paper's table for FT-Transformer."""
-        return {
-            "n_blocks": trial.suggest_int("n_blocks", 1, 4),
-            "width": N_HEADS * trial.suggest_int("width / 8", 2, 48),
-            "hidden_factor": trial.suggest_float("hidden_factor", 2 / 3, 8 / 3),
-            "attention_dropout": trial.suggest_float("attention_dropout", 0.0, 0.5),
-            "dropout": trial.suggest_float("dropout", 0.0, 0.5),
-            "residual_dropout": zero_or(trial, "residual_dropout", 0.0, 0.2, log=False),
-            "learning_rate": trial.suggest_float("learning_rate", 1e-5, 1e-3, log=True),
-            "weight_decay": zero_or(trial, "weight_decay", 1e-6, 1e-4),
-        }
-
-    @staticmethod
-    def published(config: Mapping[str, Any]) -> dict[str, Any]:
-        """Translate a published tuned configuration into the constructor's words."""
-        model = config["model"]
-        return {
-            "n_blocks": model["n_blocks"],
-            "width": model["d_token"],
-            "hidden_factor": model["ffn_d_hidden_factor"],
-            "attention_dropout": model["attention_dropout"],
-            "dropout": model["ffn_dropout"],
-            "residual_dropout": model["residual_dropout"],
-            **published_training(config),
-        }

@@ -7,7 +7,7 @@ their classes; all neighbours weigh alike.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,42 +18,47 @@ from tabr.bench.methods.base import (
     Encoded,
     Floats,
     Setting,
-    Trial,
-    one_hot,
+    check_at_least,
 )
-from tabr.errors import ParameterError
+from tabr.bench.methods.spaces import Integer, Space
 from tabr.metrics import Score
-from tabr.search import top
+from tabr.search import Neighbors, top
 from tabr.tables.preprocessor import Arrays
 
-MOST = 128  # neighbours that are tried
+MAX_NEIGHBORS = 128  # that are tried
+
+
+def nearest(points: Tensor, m: int, queries: Tensor | None = None) -> Neighbors:
+    """Return the m nearest of points (n, p) for each query (b, p), nearest first.
+
+    Without queries these are the points themselves, each without itself.
+    """
+    center = points.mean(0)  # distances stay, rounding errors shrink
+    vectors = (points - center).float()
+    offsets = -vectors.square().sum(1)
+    if queries is None:
+        positions = torch.arange(len(points), device=points.device)
+        return top(2 * vectors, vectors, offsets, m, exclude=positions)
+    return top(2 * (queries - center).float(), vectors, offsets, m)
 
 
 class KNN(ArrayMethod):
-    """Predict the mean label of the k nearest training rows.
+    """The mean label of the k nearest training rows.
 
     Without a k all from 1 to 128 are tried on the validation part, at the cost of one
-    search: which is the paper's tuning.
+    search: this is the paper's tuning.
     """
 
-    needs_no_tuning: ClassVar[bool] = True
+    needs_no_tuning = True
+    search_space: ClassVar[Space] = {"k": Integer(1, MAX_NEIGHBORS)}
 
     def __init__(self, setting: Setting, seed: int, *, k: int | None = None) -> None:
-        """Check k."""
         super().__init__(setting, seed)
-        if k is not None and k < 1:
-            raise ParameterError(f"`k >= 1` must hold, however: {k=}")
+        check_at_least(1, k=k)
         self.k = k
 
-    @staticmethod
-    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Choose k."""
-        return {"k": trial.suggest_int("k", 1, MOST)}
-
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
-        points = self._points(train.arrays)
-        self.center = points.mean(0)
-        self.points = points - self.center
+        self.points = self._points(train.arrays)
         labels = torch.from_numpy(train.labels).to(self.device)
         if self.task == "regression":
             self.values = labels.double()[:, None]
@@ -61,7 +66,7 @@ class KNN(ArrayMethod):
             codes = torch.arange(self.target.n_classes, device=self.device)
             self.values = (labels[:, None] == codes).double()
         if self.k is None:
-            means = self._means(val.arrays, min(MOST, train.n_rows))
+            means = self._means(val.arrays, min(MAX_NEIGHBORS, train.n_rows))
             scores = [score(self.decoded(mean)) for mean in means]
             self.k = int(np.argmax(scores)) + 1
         self.k = min(self.k, train.n_rows)
@@ -71,17 +76,14 @@ class KNN(ArrayMethod):
         return self._means(arrays, self.k)[-1]
 
     def _points(self, arrays: Arrays) -> Tensor:
-        matrix = one_hot(arrays, self.preprocessor.cardinalities)
-        return torch.from_numpy(matrix).to(self.device)
+        return torch.from_numpy(self._one_hot(arrays)).to(self.device)
 
-    def _means(self, arrays: Arrays, most: int) -> list[Floats]:
+    def _means(self, arrays: Arrays, n_neighbors: int) -> list[Floats]:
         """Return predictions by the mean of the first 1, 2, ... neighbours."""
-        queries = 2 * (self._points(arrays) - self.center)
-        offsets = -self.points.square().sum(1)
-        near = top(queries, self.points, offsets, most).position  # (n, most)
+        near = nearest(self.points, n_neighbors, self._points(arrays)).position
         total = torch.zeros_like(self.values[near[:, 0]])
         means: list[Floats] = []
-        for k in range(most):
+        for k in range(n_neighbors):
             total = total + self.values[near[:, k]]
             mean = (total / (k + 1)).cpu().numpy()
             means.append(mean[:, 0] if self.task == "regression" else mean)

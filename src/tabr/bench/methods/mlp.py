@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting, Trial, embedding_space, zero_or
+from tabr.bench.methods.base import Setting
 from tabr.bench.methods.neural import (
+    PUBLISHED_EMBEDDING,
+    PUBLISHED_TRAINING,
     NeuralMethod,
     Schema,
-    optimizer_space,
-    published_embedding,
-    published_training,
+    embedding_config,
+)
+from tabr.bench.methods.spaces import (
+    EMBEDDINGS,
+    OPTIMIZER,
+    Integer,
+    LogUniform,
+    Space,
+    Uniform,
+    ZeroOr,
 )
 from tabr.config import EmbeddingConfig, EmbeddingKind
 from tabr.network.embeddings import InputVector
@@ -36,7 +45,6 @@ class Network(nn.Module):
         width: int,
         dropout: float,
     ) -> None:
-        """Make the layers as torch does by default."""
         super().__init__()
         self.input = InputVector(schema, embedding)
         widths = [self.input.width] + [width] * n_layers
@@ -53,6 +61,19 @@ class Network(nn.Module):
 
 class MLP(NeuralMethod):
     """A multilayer perceptron; `embedding` chooses how numbers come in."""
+
+    search_space: ClassVar[Space] = {
+        "n_layers": Integer(1, 6),
+        "width": Integer(64, 1024),
+        "dropout": ZeroOr(Uniform(0.0, 0.5)),
+    }
+    published_names: ClassVar[Mapping[str, str]] = {
+        "n_layers": "model.backbone.n_blocks",
+        "width": "model.backbone.d_layer",
+        "dropout": "model.backbone.dropout",
+        **PUBLISHED_EMBEDDING,
+        **PUBLISHED_TRAINING,
+    }
 
     def __init__(
         self,
@@ -71,38 +92,19 @@ class MLP(NeuralMethod):
         """Keep the shape; `training` is what `NeuralMethod` takes."""
         super().__init__(setting, seed, **training)
         self.shape = n_layers, width, dropout
-        self.embedding: EmbeddingConfig | None = None
-        if embedding is not None:
-            self.embedding = EmbeddingConfig(
-                embedding, embedding_width, n_frequencies, frequency_scale
-            )
+        self.embedding = embedding_config(
+            embedding, embedding_width, n_frequencies, frequency_scale
+        )
 
     def build(self, schema: Schema) -> nn.Module:
         """Return the network."""
         return Network(schema, self.embedding, *self.shape)
 
-    @staticmethod
-    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Choose as in the paper's table for MLP, and for embeddings in its runs."""
-        chosen: dict[str, Any] = {
-            "n_layers": trial.suggest_int("n_layers", 1, 6),
-            "width": trial.suggest_int("width", 64, 1024),
-            "dropout": zero_or(trial, "dropout", 0.0, 0.5, log=False),
-        }
+    @classmethod
+    def variant_space(cls, **fixed: Any) -> Space:
+        """Return the search space, with embeddings as in the paper's runs."""
         embedding = fixed.get("embedding")
-        if embedding is None:
-            return {**chosen, **optimizer_space(trial, highest_decay=1e-3)}
-        chosen |= embedding_space(trial, embedding)
-        return {**chosen, **optimizer_space(trial)}
-
-    @staticmethod
-    def published(config: Mapping[str, Any]) -> dict[str, Any]:
-        """Translate a published tuned configuration."""
-        backbone = config["model"]["backbone"]
-        return {
-            "n_layers": backbone["n_blocks"],
-            "width": backbone["d_layer"],
-            "dropout": backbone["dropout"],
-            **published_embedding(config["model"]["num_embeddings"]),
-            **published_training(config),
-        }
+        if embedding is not None:
+            return {**cls.search_space, **EMBEDDINGS[embedding], **OPTIMIZER}
+        decay = ZeroOr(LogUniform(1e-6, 1e-3))
+        return {**cls.search_space, **OPTIMIZER, "weight_decay": decay}

@@ -17,16 +17,17 @@ each; here they are normalised together, so that a batch may be one row.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting, Trial, zero_or
-from tabr.bench.methods.neural import NeuralMethod, Schema
+from tabr.bench.methods.base import Setting, check_share
+from tabr.bench.methods.neural import NeuralMethod, Schema, embedding_config
+from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
 from tabr.config import EmbeddingConfig, EmbeddingKind
-from tabr.errors import ParameterError
 from tabr.network.embeddings import InputVector
 from tabr.network.rows import Rows
 
@@ -47,7 +48,6 @@ class Encoder(nn.Module):
         block_width: int,
         dropout: float,
     ) -> None:
-        """Make the layers as torch does by default."""
         super().__init__()
         self.input = InputVector(schema, embedding)
         layers: list[nn.Module] = [nn.Linear(self.input.width, width)]
@@ -75,9 +75,32 @@ class ModernNCA(NeuralMethod):
     The defaults are those of the authors' benchmark, batches and patience included.
     """
 
-    has_batches: ClassVar[bool] = False  # the authors have one size for all tables
+    has_batches = False  # the authors have one size for all tables
+    training_defaults = replace(
+        NeuralMethod.training_defaults,
+        learning_rate=0.01,
+        weight_decay=2e-4,
+        batch_size=1024,
+        patience=20,
+        max_epochs=200,
+    )
+    search_space: ClassVar[Space] = {
+        "width": Integer(64, 1024),
+        "block_width": Integer(64, 1024),
+        "dropout": Uniform(0.0, 0.5),
+        "share": Uniform(0.05, 0.6),
+        "learning_rate": LogUniform(1e-5, 0.1),
+        "weight_decay": ZeroOr(LogUniform(1e-6, 1e-3)),
+        "n_blocks": ZeroOr(Integer(0, 2), "has blocks"),
+    }
+    embedding_space: ClassVar[Space] = {
+        "frequency_scale": LogUniform(0.005, 10.0),
+        "n_frequencies": Integer(16, 96),
+        "embedding_width": Integer(16, 64),
+    }
 
     targets: Tensor  # (n, c): standardised numbers, or one-hot classes
+    candidates: Tensor  # (n, width): the points of all training rows
 
     def __init__(
         self,
@@ -93,55 +116,23 @@ class ModernNCA(NeuralMethod):
         embedding_width: int = 34,
         n_frequencies: int = 77,
         frequency_scale: float = 0.04431360576139521,
-        learning_rate: float = 0.01,
-        weight_decay: float = 2e-4,
-        batch_size: int = 1024,
-        patience: int = 20,
-        max_epochs: int | None = 200,
+        **training: Any,
     ) -> None:
         """Keep the shape; `share` is that of the other rows which a batch sees."""
-        super().__init__(
-            setting,
-            seed,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            patience=patience,
-            max_epochs=max_epochs,
-        )
-        if not 0 < share <= 1:
-            raise ParameterError(f"`0 < share <= 1` must hold, however: {share=}")
+        super().__init__(setting, seed, **training)
+        check_share(share=share)
         self.shape = width, n_blocks, block_width, dropout
         self.share = share
-        self.embedding: EmbeddingConfig | None = None
-        if embedding is not None:
-            self.embedding = EmbeddingConfig(
-                embedding, embedding_width, n_frequencies, frequency_scale
-            )
+        self.embedding = embedding_config(
+            embedding, embedding_width, n_frequencies, frequency_scale
+        )
 
-    @staticmethod
-    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Choose as the authors did in their benchmark."""
-        chosen: dict[str, Any] = {
-            "width": trial.suggest_int("width", 64, 1024),
-            "block_width": trial.suggest_int("block_width", 64, 1024),
-            "dropout": trial.suggest_float("dropout", 0.0, 0.5),
-            "n_blocks": 0,
-            "share": trial.suggest_float("share", 0.05, 0.6),
-            "learning_rate": trial.suggest_float("learning_rate", 1e-5, 0.1, log=True),
-            "weight_decay": zero_or(trial, "weight_decay", 1e-6, 1e-3),
-        }
-        if trial.suggest_categorical("has blocks", [False, True]):
-            chosen["n_blocks"] = trial.suggest_int("n_blocks", 0, 2)
+    @classmethod
+    def variant_space(cls, **fixed: Any) -> Space:
+        """Return the search space of the authors' benchmark."""
         if fixed.get("embedding", "plr-lite") is None:
-            return chosen
-        scale = trial.suggest_float("frequency_scale", 0.005, 10.0, log=True)
-        return {
-            **chosen,
-            "n_frequencies": trial.suggest_int("n_frequencies", 16, 96),
-            "frequency_scale": scale,
-            "embedding_width": trial.suggest_int("embedding_width", 16, 64),
-        }
+            return cls.search_space
+        return {**cls.search_space, **cls.embedding_space}
 
     def build(self, schema: Schema) -> nn.Module:
         """Return the encoder; make targets of the labels."""
@@ -155,21 +146,15 @@ class ModernNCA(NeuralMethod):
         candidates = torch.cat([index, self._others(index)])
         points = self.network(self.rows.take(candidates))
         near = closeness(points[: len(index)], points)
-        near.fill_diagonal_(-torch.inf)  # the batch stands first: nobody sees itself
+        near.fill_diagonal_(-torch.inf)  # the batch stands first: no row sees itself
         mean = near.softmax(1) @ self.targets[candidates]
-        own = self.targets[index]
+        targets = self.targets[index]
         if self.task == "regression":
-            return (mean - own).square().mean()
-        return -(mean + _TINY).log().mul(own).sum(1).mean()
-
-    def outputs(self, rows: Rows) -> Tensor:
-        """Return the outputs (n, n_outputs) for rows by the vote of all candidates."""
-        return self._voted(rows, self._candidates())
-
-    # --- details --------------------------------------------------------------------
+            return (mean - targets).square().mean()
+        return -(mean + _TINY).log().mul(targets).sum(1).mean()
 
     def _others(self, index: Tensor) -> Tensor:
-        """Draw a share of the rows that are not at index, each at most once.
+        """Return a random share of the rows that are not at index, each at most once.
 
         Drawn by the device and of a fixed number, so that a CUDA graph can repeat it.
         """
@@ -179,28 +164,21 @@ class ModernNCA(NeuralMethod):
         lots = lots.index_fill(0, index, 2.0)  # behind all others
         return lots.topk(n_drawn, largest=False, sorted=False).indices
 
-    def _candidates(self) -> Tensor:
-        """Return the points (n, width) of all training rows."""
+    def prepare(self) -> None:
+        """Encode the candidates, which all rows share."""
         n = self.rows.n_rows
-        slices = (slice(start, start + _ROWS) for start in range(0, n, _ROWS))
-        return torch.cat([self.network(self.rows.take(part)) for part in slices])
+        parts = (slice(start, start + _ROWS) for start in range(0, n, _ROWS))
+        points = [self.network(self.rows.take(part)) for part in parts]
+        self.candidates = torch.cat(points)
+        self.rows_at_a_time = max(1, min(type(self).rows_at_a_time, _CELLS // n))
 
-    def _all_outputs(self, rows: Rows) -> Tensor:
-        candidates = self._candidates()  # once, whoever is asked about
-        size = max(1, min(self.rows_at_a_time, _CELLS // len(candidates)))
-        parts = [
-            self._voted(rows.take(slice(start, start + size)), candidates)
-            for start in range(0, max(1, rows.n_rows), size)
-        ]
-        return torch.cat(parts)
-
-    def _voted(self, rows: Rows, candidates: Tensor) -> Tensor:
-        weights = closeness(self.network(rows), candidates).softmax(1)
+    def outputs(self, rows: Rows) -> Tensor:
+        """Return the outputs (n, n_outputs) for rows by the vote of all candidates."""
+        weights = closeness(self.network(rows), self.candidates).softmax(1)
         mean = weights @ self.targets
         if self.task == "regression":
             return mean
-        logits = (mean + _TINY).log()
-        return logits[:, 1:] - logits[:, :1] if self.task == "binary" else logits
+        return self.outputs_of((mean + _TINY).log())
 
 
 def closeness(points: Tensor, candidates: Tensor) -> Tensor:

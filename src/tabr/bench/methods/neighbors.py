@@ -1,4 +1,4 @@
-"""Retrieval for methods that have none: a row is told of its neighbours' average.
+"""Retrieval for methods that have none: the average of a row's neighbours as columns.
 
 Appendix "Augmenting XGBoost with a retrieval component" of the TabR paper: the mean
 features and the mean label of the m = 96 nearest training rows join the row's own.
@@ -19,25 +19,29 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from tabr.bench.methods.base import ArrayMethod, Encoded, Floats, Setting, one_hot
+from tabr.bench.methods.base import (
+    ArrayMethod,
+    Encoded,
+    Floats,
+    Setting,
+    check_at_least,
+)
+from tabr.bench.methods.knn import nearest
 from tabr.bench.methods.xgboost import XGBoost
 from tabr.device.devices import choose_device
-from tabr.errors import ParameterError
 from tabr.metrics import Score
-from tabr.search import top
 from tabr.tables.normalize import Normalizer
 from tabr.tables.preprocessor import Arrays
 
 
 class WithNeighbors(ArrayMethod):
-    """Give any method that reads arrays its rows' neighbours as more numbers.
+    """A method that reads arrays, with the average of neighbours as more numbers.
 
-    Name it before the method: `class Both(WithNeighbors, XGBoost)`. Parameters and
-    tuning space remain those of the method.
+    Name it before the method: `class MLPWithNeighbors(WithNeighbors, MLP)`. Parameters
+    and tuning space remain those of the method.
     """
 
     def __init__(
@@ -45,17 +49,14 @@ class WithNeighbors(ArrayMethod):
     ) -> None:
         """Check the number of neighbours; `params` are the method's."""
         super().__init__(setting, seed, **params)
-        if n_neighbors < 1:
-            raise ParameterError(
-                f"`n_neighbors >= 1` must hold, however: {n_neighbors=}"
-            )
+        check_at_least(1, n_neighbors=n_neighbors)
         self.n_neighbors = n_neighbors
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
         self._remember(train)
-        own = torch.arange(train.n_rows, device=self.points.device)
-        super()._fit(  # type: ignore[safe-super]  # the method's own
-            dataclasses.replace(train, arrays=self._joined(train.arrays, own)),
+        arrays = self._joined(train.arrays, is_train=True)
+        super()._fit(  # type: ignore[safe-super]  # the method's
+            dataclasses.replace(train, arrays=arrays),
             dataclasses.replace(val, arrays=self._joined(val.arrays)),
             score,
         )
@@ -71,7 +72,7 @@ class WithNeighbors(ArrayMethod):
         labels = torch.from_numpy(train.labels).to(device)[:, None]
         if self.task == "classes":
             labels = labels == torch.arange(self.n_outputs, device=device)
-        features = torch.from_numpy(self._vectors(train.arrays)).to(device)
+        features = torch.from_numpy(self._one_hot(train.arrays)).to(device)
         self.values = torch.cat([features, labels.float()], 1)  # (n, d + v)
 
         scaled = self.normalization != "none" or not self.setting.normalized
@@ -80,34 +81,23 @@ class WithNeighbors(ArrayMethod):
             "none" if scaled else "published-quantile",
             seed=0,  # of the preprocessing, the same for all runs
         )
-        points = self._points(train.arrays)
-        self.center = points.mean(0)  # distances stay, rounding errors shrink
-        self.points = points - self.center
-
-    def _vectors(self, arrays: Arrays) -> NDArray[np.float32]:
-        """Return rows as vectors (n, d)."""
-        return one_hot(arrays, self.preprocessor.cardinalities)
+        self.points = self._points(train.arrays)
 
     def _points(self, arrays: Arrays) -> Tensor:
         """Return where rows are in the space of the search, (n, d)."""
         num = self.normalizer.transform(arrays.num.astype(np.float64))
-        vectors = self._vectors(dataclasses.replace(arrays, num=num))
+        vectors = self._one_hot(dataclasses.replace(arrays, num=num))
         return torch.from_numpy(vectors).to(self.values.device)
 
-    def _joined(self, arrays: Arrays, own: Tensor | None = None) -> Arrays:
-        """Return rows with their neighbours' means as further numbers."""
-        near = top(
-            2 * (self._points(arrays) - self.center),
-            self.points,
-            -self.points.square().sum(1),
-            self.n_neighbors,
-            exclude=own,
-        )
-        found = near.found.float()  # not all, in a table with few rows
+    def _joined(self, arrays: Arrays, *, is_train: bool = False) -> Arrays:
+        """Return rows with the means of their neighbours as further numbers."""
+        queries = None if is_train else self._points(arrays)
+        neighbors = nearest(self.points, self.n_neighbors, queries)
+        exists = neighbors.found.float()  # not all do, in a table with few rows
         total = F.embedding_bag(
-            near.position, self.values, mode="sum", per_sample_weights=found
+            neighbors.position, self.values, mode="sum", per_sample_weights=exists
         )
-        mean = total / found.sum(1, keepdim=True).clamp(min=1)
+        mean = total / exists.sum(1, keepdim=True).clamp(min=1)
         num = np.concatenate([arrays.num, mean.cpu().numpy()], axis=1)
         return dataclasses.replace(arrays, num=num)
 
@@ -115,7 +105,7 @@ class WithNeighbors(ArrayMethod):
 class XGBoostWithNeighbors(WithNeighbors, XGBoost):
     """The paper's "XGBoost + retrieval"."""
 
-    @staticmethod
-    def published(config: Mapping[str, Any]) -> dict[str, Any]:
-        """Translate a published tuned configuration."""
-        return {**XGBoost.published(config), "n_neighbors": config["neighbors"]["k"]}
+    @classmethod
+    def published(cls, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the constructor's parameters for a published tuned configuration."""
+        return {**super().published(config), "n_neighbors": config["neighbors"]["k"]}

@@ -1,7 +1,8 @@
-"""Methods that are networks: one training loop, theirs and TabR's."""
+"""Methods that are networks: the training loop of TabR, with networks of their own."""
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,17 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import (
-    ArrayMethod,
-    Encoded,
-    Floats,
-    Setting,
-    Trial,
-    zero_or,
-)
-from tabr.config import TrainingConfig
+from tabr.bench.methods.base import ArrayMethod, Encoded, Floats, Setting
+from tabr.config import EmbeddingConfig, EmbeddingKind, TrainingConfig
 from tabr.device.cuda_graphs import Lane
 from tabr.metrics import Score
 from tabr.network.rows import Rows
@@ -28,6 +23,19 @@ from tabr.tables.shape import DataShape
 from tabr.training.loop import History, Job, fit_networks, seeded
 from tabr.training.losses import row_losses
 from tabr.training.optimizers import Stepper
+
+# The place of each parameter in the published configurations of all networks.
+PUBLISHED_TRAINING: Mapping[str, str] = {
+    "learning_rate": "optimizer.lr",
+    "weight_decay": "optimizer.weight_decay",
+    "batch_size": "batch_size",
+    "patience": "patience",
+}
+PUBLISHED_EMBEDDING: Mapping[str, str] = {
+    "embedding_width": "model.num_embeddings.d_embedding?",
+    "n_frequencies": "model.num_embeddings.n_frequencies?",
+    "frequency_scale": "model.num_embeddings.frequency_scale?",
+}
 
 
 @dataclass(frozen=True)
@@ -40,55 +48,65 @@ class Schema(DataShape):
 
     n_train: int
 
+    @property
+    def n_numbers(self) -> int:
+        """Numeric and binary columns."""
+        return self.n_num + self.n_bin
+
+    @property
+    def n_columns(self) -> int:
+        """All columns."""
+        return self.n_numbers + len(self.cardinalities)
+
+
+def embedding_config(
+    kind: EmbeddingKind | None, width: int, n_frequencies: int, frequency_scale: float
+) -> EmbeddingConfig | None:
+    """Return the embedding of numbers; None leaves them as they are."""
+    if kind is None:
+        return None
+    return EmbeddingConfig(kind, width, n_frequencies, frequency_scale)
+
 
 class NeuralMethod(ArrayMethod):
     """A network trained by AdamW until the validation score stops improving.
 
-    A subclass writes `build` and `space`. One that reads other rows beside those it
-    predicts also writes `loss` and `outputs`; it finds the training rows in `rows` and
-    their labels in `labels`, both on `device`.
+    A subclass writes `build` and `search_space`. A network that also reads training
+    rows needs `loss` and `outputs` too: they are in `rows` and their labels in
+    `labels`, both on `device`. What all chunks of a prediction share goes to `prepare`.
 
     NOTE[DIFF]: the paper spares biases and normalisations from weight decay; the runs
     behind its figures decayed all parameters, and so do these.
+
+    Attributes:
+        training_defaults: The training, where the constructor gets nothing else.
+        captures: Whether a step can be a CUDA graph.
+        rows_at_a_time: Rows of a prediction that are computed at once.
     """
 
     has_batches: ClassVar[bool] = True
-    captures: ClassVar[bool] = True  # a step can be a CUDA graph
-    rows_at_a_time: ClassVar[int] = 4096  # of a prediction
+    training_defaults: ClassVar[TrainingConfig] = TrainingConfig(
+        learning_rate=0.001, weight_decay=1e-5, mode="paper"
+    )
+    captures: ClassVar[bool] = True
+    rows_at_a_time = 4096
 
     network: nn.Module
     rows: Rows
     labels: Tensor
     history: History
 
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        learning_rate: float = 0.001,
-        weight_decay: float = 1e-5,
-        batch_size: int = 256,
-        patience: int = 16,
-        max_epochs: int | None = None,
-    ) -> None:
-        """Keep the parameters of the training, which all networks share."""
+    def __init__(self, setting: Setting, seed: int, **training: Any) -> None:
+        """Keep the parameters of the training: fields of `TrainingConfig`."""
         super().__init__(setting, seed)
-        self.training = TrainingConfig(
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            patience=patience,
-            max_epochs=max_epochs,
-            mode="paper",
-        )
+        self.training = dataclasses.replace(self.training_defaults, **training)
 
     @abstractmethod
     def build(self, schema: Schema) -> nn.Module:
         """Return a new network, by default from `Rows` to outputs (b, n_outputs)."""
 
     def optimizer(self) -> Stepper | None:
-        """Return what takes the steps of the network; None is AdamW."""
+        """Return the optimizer of the network; None is AdamW."""
         return None
 
     # --- one step, one prediction ---------------------------------------------------
@@ -98,10 +116,17 @@ class NeuralMethod(ArrayMethod):
         output = self.network(self.rows.take(index))
         return row_losses(output, self.labels[index], self.task).mean()
 
+    def prepare(self) -> None:
+        """Compute what all chunks of a prediction share, by the present weights."""
+
     def outputs(self, rows: Rows) -> Tensor:
-        """Return the outputs (n, n_outputs) for rows, whoever else is asked about."""
+        """Return outputs (n, n_outputs) for rows, each independent of the others."""
         out: Tensor = self.network(rows)
         return out
+
+    def outputs_of(self, logits: Tensor) -> Tensor:
+        """Return the outputs (n, n_outputs) of logits for each class (n, n_classes)."""
+        return logits[:, 1:] - logits[:, :1] if self.task == "binary" else logits
 
     # --- the whole fit ----------------------------------------------------------------
 
@@ -125,7 +150,7 @@ class NeuralMethod(ArrayMethod):
                 self.network,
                 self.loss,
                 lambda: self._all_outputs(validation),
-                lambda output: score(self.decoded(self._final(output))),
+                lambda output: score(self.decoded(output.cpu().numpy())),
                 generator,
                 lane,
                 watch=self._watch,
@@ -141,9 +166,11 @@ class NeuralMethod(ArrayMethod):
     @torch.no_grad()
     def _predict(self, arrays: Arrays) -> Floats:
         rows = Rows.from_arrays(arrays, self.device)
-        return self._final(self._all_outputs(rows))
+        outputs: Floats = self._all_outputs(rows).cpu().numpy()
+        return outputs
 
     def _all_outputs(self, rows: Rows) -> Tensor:
+        self.prepare()
         size = self.rows_at_a_time
         parts = [
             self.outputs(rows.take(slice(start, start + size)))
@@ -151,49 +178,11 @@ class NeuralMethod(ArrayMethod):
         ]
         return torch.cat(parts)
 
-    def _final(self, output: Tensor) -> Floats:
-        """Network outputs (n, n_outputs) -> values (n,) or probabilities (n, c)."""
-        output = output.double()
-        if self.task == "regression":
-            output = output.squeeze(-1)
-        elif self.task == "binary":
-            second = output.sigmoid()
-            output = torch.cat([1 - second, second], 1)
-        else:
-            output = output.softmax(1)
-        array: Floats = np.asarray(output.cpu().numpy())
-        return array
+    def decoded(self, output: Floats) -> NDArray[np.float64]:
+        """Return values (n,) or probabilities (n, classes) of outputs (n, k)."""
+        return self.target.predictions(output)
 
     @property
     def n_parameters(self) -> int | None:
-        """Return how many numbers were trained."""
+        """The number of trained parameters."""
         return sum(p.numel() for p in self.network.parameters())
-
-
-def published_training(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate what all published configurations of networks have in common."""
-    return {
-        "learning_rate": config["optimizer"]["lr"],
-        "weight_decay": config["optimizer"]["weight_decay"],
-        "batch_size": config["batch_size"],
-        "patience": config["patience"],
-    }
-
-
-def published_embedding(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Translate the embedding of numbers, without its kind."""
-    names = {
-        "embedding_width": "d_embedding",
-        "n_frequencies": "n_frequencies",
-        "frequency_scale": "frequency_scale",
-    }
-    config = config or {}
-    return {ours: config[name] for ours, name in names.items() if name in config}
-
-
-def optimizer_space(trial: Trial, highest_decay: float = 1e-4) -> dict[str, Any]:
-    """Choose learning rate and weight decay as for all networks of the paper."""
-    return {
-        "learning_rate": trial.suggest_float("learning_rate", 3e-5, 1e-3, log=True),
-        "weight_decay": zero_or(trial, "weight_decay", 1e-6, highest_decay),
-    }

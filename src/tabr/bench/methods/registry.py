@@ -1,12 +1,12 @@
-"""The list of methods: one line each."""
+"""The list of methods by name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tabr.bench.methods.anp import ANP
-from tabr.bench.methods.base import Method, Setting, Trial
+from tabr.bench.methods.base import Method, Setting
 from tabr.bench.methods.catboost import CatBoost
 from tabr.bench.methods.dkl import DKL
 from tabr.bench.methods.dnnr import DNNR
@@ -19,9 +19,13 @@ from tabr.bench.methods.neighbors import XGBoostWithNeighbors
 from tabr.bench.methods.npt import NPT
 from tabr.bench.methods.realmlp import RealMLP
 from tabr.bench.methods.saint import SAINT
+from tabr.bench.methods.spaces import draw
 from tabr.bench.methods.tabm import TabM
 from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.methods.xgboost import XGBoost
+
+if TYPE_CHECKING:
+    from optuna.trial import BaseTrial as Trial
 
 
 class Entry(NamedTuple):
@@ -32,13 +36,26 @@ class Entry(NamedTuple):
     published: str | None = None
 
     def make(self, setting: Setting, seed: int, **params: Any) -> Method:
-        """Return a new learner."""
+        """Return a new learner; parameters that are left out have their defaults."""
         return self.method(setting, seed, **{**self.fixed, **params})
 
     def space(self, trial: Trial) -> dict[str, Any]:
-        """Choose parameters for `make`."""
-        return self.method.space(trial, **self.fixed)
+        """Return a trial's parameters for `make`."""
+        return draw(trial, self.method.variant_space(**self.fixed))
 
+
+# Steps and ablations of TabR's design, and their names in the published results.
+DESIGNS: Mapping[str, str] = {
+    "step-0": "dp-qk-v",
+    "step-1": "dp-qk-yv",
+    "step-2": "l2-k-yv",
+    "step-3": "l2-k-yt",
+    "dp-k-v": "dp-k-v",
+    "dp-k-yv": "dp-k-yv",
+    "l2-k-v": "l2-k-v",
+    "l2-qk-v": "l2-qk-v",
+    "l2-qk-yv": "l2-qk-yv",
+}
 
 METHODS: Mapping[str, Entry] = {
     "knn": Entry(KNN, {}, "kNN"),
@@ -60,21 +77,10 @@ METHODS: Mapping[str, Entry] = {
     "tabr-s": Entry(TabRMethod, {}, "TabR-S"),
     "tabr-lr": Entry(TabRMethod, {"embedding": "lr"}, "TabR (LR)"),
     "tabr": Entry(TabRMethod, {"embedding": "plr-lite"}, "TabR (PLR-lite)"),
-    "step-0": Entry(TabRMethod, {"retrieval": "step-0"}, "design dp-qk-v-self-scaled"),
-    "step-1": Entry(TabRMethod, {"retrieval": "step-1"}, "design dp-qk-yv-self-scaled"),
-    "step-2": Entry(TabRMethod, {"retrieval": "step-2"}, "design l2-k-yv-self-scaled"),
-    "step-3": Entry(TabRMethod, {"retrieval": "step-3"}, "design l2-k-yt-self-scaled"),
-    "dp-k-v": Entry(TabRMethod, {"retrieval": "dp-k-v"}, "design dp-k-v-self-scaled"),
-    "dp-k-yv": Entry(
-        TabRMethod, {"retrieval": "dp-k-yv"}, "design dp-k-yv-self-scaled"
-    ),
-    "l2-k-v": Entry(TabRMethod, {"retrieval": "l2-k-v"}, "design l2-k-v-self-scaled"),
-    "l2-qk-v": Entry(
-        TabRMethod, {"retrieval": "l2-qk-v"}, "design l2-qk-v-self-scaled"
-    ),
-    "l2-qk-yv": Entry(
-        TabRMethod, {"retrieval": "l2-qk-yv"}, "design l2-qk-yv-self-scaled"
-    ),
+    **{
+        name: Entry(TabRMethod, {"retrieval": name}, f"design {design}-self-scaled")
+        for name, design in DESIGNS.items()
+    },
     "modern-nca": Entry(ModernNCA),
     "tabm": Entry(TabM),
     "tabm-mini-ple": Entry(

@@ -16,15 +16,15 @@ NOTE[DIFF]: the authors give a binary column two inputs; here it is one.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting, Trial, zero_or
+from tabr.bench.methods.base import Setting
 from tabr.bench.methods.neural import NeuralMethod, Schema
+from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
 from tabr.config import TrainingConfig
 from tabr.network.embeddings import OneHot
 from tabr.network.rows import Rows
@@ -35,7 +35,10 @@ Architecture = Literal["tabm", "tabm-mini"]
 
 
 class Network(nn.Module):
-    """Rows (b) or (b, k) -> outputs (b, k, n_outputs), one of each member."""
+    """Rows (b) or (b, k) -> outputs (b, k, n_outputs), one of each member.
+
+    It is assembled from the authors' modules; the embedding is one of all numbers.
+    """
 
     def __init__(
         self,
@@ -47,9 +50,7 @@ class Network(nn.Module):
         n_layers: int,
         width: int,
         dropout: float,
-        n_outputs: int,
     ) -> None:
-        """Assemble the authors' modules; an embedding is of all numbers."""
         super().__init__()
         tabm = require("tabm", extra="baselines")
         self.embedding = embedding
@@ -69,7 +70,7 @@ class Network(nn.Module):
             start_scaling_init="random-signs" if embedding is None else "normal",
             start_scaling_init_chunks=columns,
         )
-        self.output = tabm.LinearEnsemble(width, n_outputs, k=k)
+        self.output = tabm.LinearEnsemble(width, max(1, schema.n_classes), k=k)
 
     def forward(self, rows: Rows) -> Tensor:
         """Return values or logits of each member."""
@@ -77,17 +78,31 @@ class Network(nn.Module):
         if self.embedding is not None:
             embedded = self.embedding(num.reshape(-1, num.shape[-1]))
             num = embedded.reshape(*num.shape[:-1], -1)
-        hot = self.one_hot(rows.cat).to(num.dtype)
-        x = self.view(torch.cat([num, rows.bin, hot], -1))
+        categories = self.one_hot(rows.cat).to(num.dtype)
+        x = self.view(torch.cat([num, rows.bin, categories], -1))
         out: Tensor = self.output(self.backbone(x))
         return out
+
+
+def piecewise_linear(num: Tensor, width: int, n_bins: int) -> nn.Module:
+    """Return an embedding of numbers by their position between quantiles of num."""
+    library = require("rtdl_num_embeddings", extra="baselines")
+    quantiles = torch.linspace(0, 1, n_bins + 1).to(num)
+    edges = [torch.quantile(column, quantiles).unique().cpu() for column in num.T]
+    # A column without two values cannot be cut: any bin will do.
+    edges = [e if len(e) > 1 else torch.cat([e, e + 1]) for e in edges]
+    embedding: nn.Module = library.PiecewiseLinearEmbeddings(
+        edges, width, activation=False, version="B"
+    )
+    assert isinstance(embedding.linear0, nn.Module)
+    embedding.linear0.spared_from_decay = True  # type: ignore[assignment]
+    return embedding
 
 
 class ClippedAdamW:
     """AdamW after gradients longer than one have been shortened to one."""
 
     def __init__(self, network: nn.Module, config: TrainingConfig) -> None:
-        """Make the optimizer."""
         self.parameters = list(network.parameters())
         kind = self.parameters[0].device.type
         self.adamw = torch.optim.AdamW(
@@ -112,9 +127,25 @@ class TabM(NeuralMethod):
     other networks, these spare biases from weight decay.
     """
 
-    starts: Tensor  # (k,), how far members are ahead of the batch
+    extra = "baselines"
+    libraries = ("tabm", "rtdl_num_embeddings")
+    training_defaults = TrainingConfig(
+        learning_rate=0.002, weight_decay=3e-4, mode="fixed"
+    )
+    search_space: ClassVar[Space] = {
+        "n_layers": Integer(1, 5),
+        "width": Integer(4, 64, 16),
+        "dropout": ZeroOr(Uniform(0.0, 0.5)),
+        "learning_rate": LogUniform(1e-4, 3e-3),
+        "weight_decay": ZeroOr(LogUniform(1e-4, 1e-1)),
+    }
+    embedding_space: ClassVar[Space] = {
+        "n_layers": Integer(1, 4),
+        "embedding_width": Integer(2, 8, 4),
+        "n_bins": Integer(2, 128),
+    }
 
-    extra, libraries = "baselines", ("tabm", "rtdl_num_embeddings")
+    starts: Tensor  # (k,), how far members are ahead of the batch
 
     def __init__(
         self,
@@ -130,42 +161,22 @@ class TabM(NeuralMethod):
         embedding_width: int = 16,
         n_bins: int = 48,
         shares_batches: bool = False,
-        learning_rate: float = 0.002,
-        weight_decay: float = 3e-4,
         **training: Any,
     ) -> None:
         """Keep the shape; `training` is what `NeuralMethod` takes."""
-        super().__init__(
-            setting,
-            seed,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            **training,
-        )
-        self.training = replace(self.training, mode="fixed")
+        super().__init__(setting, seed, **training)
         if n_layers is None:
             n_layers = 3 if embedding is None else 2
         self.shape = architecture, k, n_layers, width, dropout
         self.embedding, self.embedding_shape = embedding, (embedding_width, n_bins)
         self.k, self.shares_batches = k, shares_batches
 
-    @staticmethod
-    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Choose as in the paper's runs."""
-        embedded = fixed.get("embedding") is not None
-        chosen: dict[str, Any] = {
-            "n_layers": trial.suggest_int("n_layers", 1, 4 if embedded else 5),
-            "width": 16 * trial.suggest_int("width / 16", 4, 64),
-            "dropout": zero_or(trial, "dropout", 0.0, 0.5, log=False),
-            "learning_rate": trial.suggest_float("learning_rate", 1e-4, 3e-3, log=True),
-            "weight_decay": zero_or(trial, "weight_decay", 1e-4, 1e-1),
-        }
-        if embedded:
-            chosen["embedding_width"] = 4 * trial.suggest_int(
-                "embedding_width / 4", 2, 8
-            )
-            chosen["n_bins"] = trial.suggest_int("n_bins", 2, 128)
-        return chosen
+    @classmethod
+    def variant_space(cls, **fixed: Any) -> Space:
+        """Return the search space of the paper's runs."""
+        if fixed.get("embedding") is None:
+            return cls.search_space
+        return {**cls.search_space, **cls.embedding_space}
 
     def build(self, schema: Schema) -> nn.Module:
         """Return the network; draw where each member starts."""
@@ -173,11 +184,10 @@ class TabM(NeuralMethod):
         embedding: nn.Module | None = None
         if self.embedding is not None and schema.n_num > 0:
             embedding = piecewise_linear(self.rows.num, *self.embedding_shape)
-        width, n_outputs = self.embedding_shape[0], max(1, schema.n_classes)
-        return Network(schema, embedding, width, *self.shape, n_outputs)
+        return Network(schema, embedding, self.embedding_shape[0], *self.shape)
 
     def optimizer(self) -> ClippedAdamW:
-        """Return what takes the steps of the network."""
+        """Return the optimizer of the network."""
         return ClippedAdamW(self.network, self.training)
 
     def loss(self, index: Tensor) -> Tensor:
@@ -197,20 +207,4 @@ class TabM(NeuralMethod):
         output: Tensor = self.network(rows)
         if self.task == "regression":
             return output.mean(1)
-        logits = output.log_softmax(-1).logsumexp(1)
-        return logits[:, 1:] - logits[:, :1] if self.task == "binary" else logits
-
-
-def piecewise_linear(num: Tensor, width: int, n_bins: int) -> nn.Module:
-    """Return an embedding of numbers by their position between quantiles of num."""
-    library = require("rtdl_num_embeddings", extra="baselines")
-    quantiles = torch.linspace(0, 1, n_bins + 1).to(num)
-    edges = [torch.quantile(column, quantiles).unique().cpu() for column in num.T]
-    # A column without two values cannot be cut: any bin will do.
-    edges = [e if len(e) > 1 else torch.cat([e, e + 1]) for e in edges]
-    made: nn.Module = library.PiecewiseLinearEmbeddings(
-        edges, width, activation=False, version="B"
-    )
-    assert isinstance(made.linear0, nn.Module)
-    made.linear0.spared_from_decay = True  # type: ignore[assignment]
-    return made
+        return self.outputs_of(output.log_softmax(-1).logsumexp(1))

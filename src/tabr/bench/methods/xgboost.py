@@ -11,17 +11,18 @@ from the labels, on a GPU only if the library was built for one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from tabr.bench.methods.base import Encoded, Floats, Setting, Trial, zero_or
+from tabr.bench.methods.base import Encoded, Floats
 from tabr.bench.methods.boosting import PATIENCE, Boosting
+from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
 from tabr.config import Task
 from tabr.device.devices import choose_device
 from tabr.metrics import Score
 from tabr.optional import require
 from tabr.tables.preprocessor import Arrays
 
-# What is minimised, and what decides about the number of trees.
+# The loss, and the measure that decides about the number of trees.
 LOSSES: dict[Task, tuple[str, str]] = {
     "regression": ("reg:squarederror", "rmse"),
     "binary": ("binary:logistic", "error"),
@@ -32,49 +33,31 @@ LOSSES: dict[Task, tuple[str, str]] = {
 class XGBoost(Boosting):
     """Gradient boosted trees of XGBoost; the defaults are the library's."""
 
-    extra, libraries = "boost", ("xgboost",)
-
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        learning_rate: float = 0.3,
-        max_depth: int = 6,
-        min_child_weight: float = 1.0,
-        subsample: float = 1.0,
-        colsample_bytree: float = 1.0,
-        gamma: float = 0.0,
-        reg_lambda: float = 1.0,
-        **stopping: Any,
-    ) -> None:
-        """Keep the library's parameters; `stopping` is what `Boosting` takes."""
-        super().__init__(setting, seed, **stopping)
-        self.options: dict[str, Any] = {
-            "learning_rate": learning_rate,
-            "max_depth": max_depth,
-            "min_child_weight": min_child_weight,
-            "subsample": subsample,
-            "colsample_bytree": colsample_bytree,
-            "gamma": gamma,
-            "reg_lambda": reg_lambda,
-        }
-
-    @staticmethod
-    def space(trial: Trial, **fixed: Any) -> dict[str, Any]:
-        """Choose as in the paper's tuning of XGBoost."""
-        return {
-            "colsample_bytree": trial.suggest_float("colsample_bytree", 0.5, 1.0),
-            "gamma": zero_or(trial, "gamma", 1e-3, 100.0),
-            "reg_lambda": zero_or(trial, "reg_lambda", 0.1, 10.0),
-            "learning_rate": trial.suggest_float("learning_rate", 1e-3, 1.0, log=True),
-            "max_depth": trial.suggest_int("max_depth", 3, 14),
-            "min_child_weight": trial.suggest_float(
-                "min_child_weight", 1e-4, 100.0, log=True
-            ),
-            "subsample": trial.suggest_float("subsample", 0.5, 1.0),
-            "patience": PATIENCE,
-        }
+    libraries = ("xgboost",)
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "learning_rate": 0.3,
+        "max_depth": 6,
+        "min_child_weight": 1.0,
+        "subsample": 1.0,
+        "colsample_bytree": 1.0,
+        "gamma": 0.0,
+        "reg_lambda": 1.0,
+    }
+    search_space: ClassVar[Space] = {
+        "colsample_bytree": Uniform(0.5, 1.0),
+        "gamma": ZeroOr(LogUniform(1e-3, 100.0)),
+        "reg_lambda": ZeroOr(LogUniform(0.1, 10.0)),
+        "learning_rate": LogUniform(1e-3, 1.0),
+        "max_depth": Integer(3, 14),
+        "min_child_weight": LogUniform(1e-4, 100.0),
+        "subsample": Uniform(0.5, 1.0),
+        "patience": PATIENCE,
+    }
+    published_names: ClassVar[Mapping[str, str]] = {
+        **{name: f"model.{name}" for name in defaults},
+        "reg_lambda": "model.lambda",
+        "n_trees": "model.n_estimators",
+    }
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
         library = require("xgboost", extra="boost")
@@ -95,9 +78,9 @@ class XGBoost(Boosting):
             options["num_class"] = self.target.n_classes
         self.booster = library.train(
             options,
-            self._labelled(train),
+            self._matrix(train.arrays, label=train.labels),
             num_boost_round=self.n_trees,
-            evals=[(self._labelled(val), "val")],
+            evals=[(self._matrix(val.arrays, label=val.labels), "val")],
             early_stopping_rounds=self.patience,
             verbose_eval=False,
         )
@@ -105,28 +88,12 @@ class XGBoost(Boosting):
 
     def _predict(self, arrays: Arrays) -> Floats:
         output: Floats = self.booster.predict(
-            self._rows(arrays), iteration_range=(0, self.best_epoch)
+            self._matrix(arrays), iteration_range=(0, self.best_epoch)
         )
         return self._final(output)
 
-    def _labelled(self, part: Encoded) -> Any:
-        return self._rows(part.arrays, label=part.labels)
-
-    def _rows(self, arrays: Arrays, **more: Any) -> Any:
+    def _matrix(self, arrays: Arrays, **labels: Any) -> Any:
+        """Return rows in the library's own form."""
         library = require("xgboost", extra="boost")
-        matrix = self._matrix(arrays)
-        return library.DMatrix(matrix, nthread=self.setting.n_threads, **more)
-
-    @staticmethod
-    def published(config: Mapping[str, Any]) -> dict[str, Any]:
-        """Translate a published tuned configuration."""
-        model = config["model"]
-        same = (
-            "learning_rate max_depth min_child_weight subsample colsample_bytree gamma"
-        )
-        return {
-            **{name: model[name] for name in same.split()},
-            "reg_lambda": model["lambda"],
-            "n_trees": model["n_estimators"],
-            "patience": PATIENCE,
-        }
+        rows = self._one_hot(arrays)
+        return library.DMatrix(rows, nthread=self.setting.n_threads, **labels)

@@ -180,10 +180,8 @@ class ArrayMethod(Method):
         )
         arrays = self.preprocessor.fit_transform(train.X)
         learned = Encoded(arrays, self.target.encode(train.y))
-        arrays = self.preprocessor.transform(val.X)
-        validation = Encoded(arrays, self.target.encode(val.y))
         score = make_score(None, val.X, val.y, self.classes)
-        self._fit(learned, validation, score)
+        self._fit(learned, self._encoded(val), score)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -220,6 +218,10 @@ class ArrayMethod(Method):
     def decoded(self, output: Floats) -> NDArray[np.float64]:
         """Return values in the units of y; probabilities stay what they are."""
         return self.target.in_units(output)
+
+    def _encoded(self, part: LabelledRows) -> Encoded:
+        arrays = self.preprocessor.transform(part.X)
+        return Encoded(arrays, self.target.encode(part.y))
 
     def _one_hot(self, arrays: Arrays) -> NDArray[np.float32]:
         """Return rows as vectors (n, d), categories one-hot."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 import torch
@@ -78,8 +77,9 @@ def people(n: int = 200, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
     return frame, age / 10 + 3 * (city == "Oslo") + rng.normal(0, 0.1, n)
 
 
-def as_polars(frame: pd.DataFrame) -> pl.DataFrame:
-    return pl.DataFrame({name: frame[name].to_list() for name in frame})
+def as_polars(frame: pd.DataFrame) -> Any:
+    polars = pytest.importorskip("polars", reason="pip install 'tabr[polars]'")
+    return polars.DataFrame({name: frame[name].to_list() for name in frame})
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from tabr.serving import bulk, messages
 from tabr.serving.guards import Guard, Limits, Tokens
 from tabr.serving.served_model import ServedModel
 from tabr.serving.service import Service
-from tabr.serving.store.contract import KeyReused, StoreError
+from tabr.serving.store.changes import KeyReused
+from tabr.serving.store.connection import StoreError
 
 logger = logging.getLogger("tabr.serving")
 

@@ -25,15 +25,15 @@ from tabr.prediction.explanation import Explanation
 from tabr.prediction.uncertainty import Signals, intervals, sets
 from tabr.serving.messages import ChangeResult
 from tabr.serving.schema import Row, Schema
-from tabr.serving.store.contract import (
+from tabr.serving.store.changes import (
     Change,
     ChangeKind,
     ChangesCompacted,
     NewChange,
-    NoStore,
     Store,
+    open_store,
 )
-from tabr.serving.store.opening import open_store
+from tabr.serving.store.connection import NoStore
 from tabr.text import plain, plain_list
 
 Model = TabRRegressor | TabRClassifier

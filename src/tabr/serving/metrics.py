@@ -11,6 +11,7 @@ from prometheus_client import (
     generate_latest,
 )
 from starlette.responses import Response
+from starlette.types import Scope
 
 from tabr.serving.served_model import ServedModel
 
@@ -45,8 +46,9 @@ class Metrics:
         changes = Gauge("tabr_changes", "Changes applied.", registry=registry)
         changes.set_function(lambda: served.applied)
 
-    def count(self, route: str, status: int, seconds: float) -> None:
+    def count(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a request by its route, so that no path of a client's is a label."""
+        route = getattr(scope.get("route"), "path", None) or "other"
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 

@@ -55,9 +55,8 @@ def read(content: bytes, media: str, most_rows: int) -> pd.DataFrame:
     return frame.set_axis([str(name) for name in frame.columns], axis=1)
 
 
-def write(table: dict[str, list[Any]], media: str) -> Response:
+def write(frame: pd.DataFrame, media: str) -> Response:
     """Return a table as an answer."""
-    frame = pd.DataFrame(table)
     if media == CSV:
         return Response(frame.to_csv(index=False), media_type=CSV)
     sink = io.BytesIO()
@@ -88,7 +87,7 @@ def add_routes(app: FastAPI, service: Service, limits: Limits) -> None:
         def work() -> Response:
             frame = read(content, media, limits.bulk_rows)
             _, predictions = served.predict(frame, [coverage] * len(frame))
-            return write(columns(predictions), media)
+            return write(pd.DataFrame(map(_cells, predictions)), media)
 
         return await service.read(work)
 
@@ -116,16 +115,15 @@ def add_routes(app: FastAPI, service: Service, limits: Limits) -> None:
         return await service.change(work)
 
 
-def columns(predictions: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Return predictions as columns: numbers with their intervals, or classes."""
-    table: dict[str, list[Any]] = {"prediction": [p["prediction"] for p in predictions]}
-    if predictions and "interval" in predictions[0]:
-        table["low"] = [p["interval"][0] for p in predictions]
-        table["high"] = [p["interval"][1] for p in predictions]
-    elif predictions:
-        for name in predictions[0]["probabilities"]:
-            table[f"probability of {name}"] = [
-                p["probabilities"][name] for p in predictions
-            ]
-    table["typicality"] = [p["typicality"] for p in predictions]
-    return table
+def _cells(prediction: dict[str, Any]) -> dict[str, Any]:
+    """Return a prediction as a row: a number with its interval, or a class."""
+    if "interval" in prediction:
+        cells = dict(zip(("low", "high"), prediction["interval"], strict=True))
+    else:
+        shares = prediction["probabilities"].items()
+        cells = {f"probability of {name}": share for name, share in shares}
+    return {
+        "prediction": prediction["prediction"],
+        **cells,
+        "typicality": prediction["typicality"],
+    }

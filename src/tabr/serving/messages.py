@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    Strict,
-    StrictBool,
-    StrictInt,
-    create_model,
-)
+from pydantic import BaseModel, ConfigDict, Field, Strict, create_model
+from pydantic import StrictBool as Flag
+from pydantic import StrictInt as Integer
 from pydantic import StrictStr as Text
 
 from tabr.serving.schema import Column, Schema, Value
@@ -22,10 +17,10 @@ MOST_EXPLAINED = 256  # rows of a request
 COVERAGE = 0.9  # unless a request names another
 
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
-Label = Number | StrictBool | Text
+Label = Number | Flag | Text
 Coverage = Annotated[float, Field(gt=0, lt=1)]
 Ids = Annotated[
-    list[Annotated[StrictInt, Field(ge=0, lt=2**63)]],
+    list[Annotated[Integer, Field(ge=0, lt=2**63)]],
     Field(min_length=1, max_length=MOST_IDS),
 ]
 
@@ -193,30 +188,18 @@ class Requests:
         }
         for k, name in enumerate(schema.others):
             cells[f"other_{k}"] = (Any, Field(default=None, alias=name, exclude=True))
-        row = create_model("Row", __base__=StrictMessage, **cells)
+        message = partial(create_model, __base__=StrictMessage)
+        row: Any = message("Row", **cells)
 
         def list_of(item: Any, most: int = most_rows) -> Any:
-            return Annotated[list[item], Field(min_length=1, max_length=most)]
+            return Annotated[list[item], Field(min_length=1, max_length=most)], ...
 
-        self.query = create_model(
-            "Query",
-            __base__=StrictMessage,
-            rows=(list_of(row), ...),
-            coverage=(Coverage, COVERAGE),
-        )
-        self.question = create_model(
-            "Question",
-            __base__=StrictMessage,
-            rows=(list_of(row, min(most_rows, MOST_EXPLAINED)), ...),
-            coverage=(Coverage, COVERAGE),
-            top=(Annotated[int, Field(ge=1, le=1000)], 12),
-        )
-        self.addition = create_model(
-            "Addition",
-            __base__=StrictMessage,
-            rows=(list_of(row), ...),
-            labels=(list_of(Label), ...),
-        )
+        rows, labels = list_of(row), list_of(Label)
+        few_rows = list_of(row, min(most_rows, MOST_EXPLAINED))
+        coverage, top = (Coverage, COVERAGE), (Annotated[int, Field(ge=1, le=1000)], 12)
+        self.query = message("Query", rows=rows, coverage=coverage)
+        self.question = message("Question", rows=few_rows, coverage=coverage, top=top)
+        self.addition = message("Addition", rows=rows, labels=labels)
 
 
 def _cell_type(column: Column) -> Any:
@@ -224,6 +207,6 @@ def _cell_type(column: Column) -> Any:
     if column.cell == "number":
         return Number
     if column.cell == "flag":
-        return StrictBool
+        return Flag
     # A category may look like a number or a flag to whoever sends it.
-    return Text | StrictBool | Number if column.kind != "date" else Text
+    return Text | Flag | Number if column.kind != "date" else Text

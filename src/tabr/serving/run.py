@@ -86,11 +86,8 @@ def serve(
     if store is None:
         store = path.with_name(f"{path.name}.memory")
     served = ServedModel(path, store, device)
-    app = create_app(served, tokens, limits)
     config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
+        create_app(served, tokens, limits),
         access_log=False,
         log_level="warning",
         server_header=False,
@@ -100,15 +97,19 @@ def serve(
         h11_max_incomplete_event_size=64 << 10,
         timeout_graceful_shutdown=10,
     )
+    access = "a token is needed" if tokens.needed else "no token: this machine alone"
+    message = (
+        f"{len(served.model.candidates_):,} candidates, version {served.version};"
+        f" {access}. Page at /, API at /docs; ctrl-c ends it"
+    )
     # A ctrl-c arrives here once more, after the server has ended in good order.
     with contextlib.suppress(KeyboardInterrupt):
-        _Server(config, _message(served, tokens)).run([listening])
+        _Server(config, message).run([listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
     """Return a socket at the address, before any work is done."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
@@ -121,14 +122,6 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _message(served: ServedModel, tokens: Tokens) -> str:
-    access = "a token is needed" if tokens.needed else "no token: this machine alone"
-    return (
-        f"{len(served.model.candidates_):,} candidates, version {served.version};"
-        f" {access}. Page at /, API at /docs; ctrl-c ends it"
-    )
-
-
 class _Server(uvicorn.Server):
     """A server that prints its address and a message once it listens."""
 
@@ -136,13 +129,12 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.message = message
 
-    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""
-        await super().startup(sockets)  # type: ignore[arg-type]
-        for server in getattr(self, "servers", []):
-            for listening in server.sockets:
-                host, port = listening.getsockname()[:2]
-                print(f"http://{host}:{port}  {self.message}", flush=True)
+        await super().startup(sockets)
+        if self.started and sockets:
+            host, port = sockets[0].getsockname()[:2]
+            print(f"http://{host}:{port}  {self.message}", flush=True)
 
 
 def log_requests() -> None:

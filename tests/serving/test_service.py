@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tabr.serving.batching import Batcher
+from tabr.serving.service import Batcher
 
 
 def test_what_comes_meanwhile_is_asked_together():

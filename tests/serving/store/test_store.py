@@ -17,7 +17,6 @@ from tabr.serving.store.changes import (
     Change,
     ChangesCompacted,
     KeyReused,
-    OtherModel,
     Store,
     open_store,
 )
@@ -288,7 +287,7 @@ def test_another_model_has_no_part_in_a_store(opened: Open, begin: Begin):
         assert other.changes(0) == []
         other.compact(0, b"other")
     else:
-        with pytest.raises(OtherModel, match=f"with {identity[:12]} and this file is"):
+        with pytest.raises(DataError, match=f"with {identity[:12]} and this file is"):
             opened(address, "b" * 64)
     store = opened(address, identity)
     assert names(store) == ["one"] and store.checkpoint() is None

@@ -9,7 +9,6 @@ PostgreSQL keeps this promise as it is set up by default, with `fsync` on.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import secrets
@@ -55,20 +54,12 @@ ChangeKind = Literal["add", "remove", "relabel"]
 
 
 class Change(NamedTuple):
-    """A change of a model's candidates.
+    """A change of a model's candidates; payload and response are plain JSON."""
 
-    Attributes:
-        seq: Its number: 1, 2, ... without gaps.
-        kind: What was done.
-        payload: The request, in plain JSON. Empty if the change was found by its key
-            after it was compacted.
-        response: The answer to the client, in plain JSON.
-    """
-
-    seq: int
+    seq: int  # 1, 2, ... without gaps
     kind: ChangeKind
-    payload: dict[str, Any]
-    response: dict[str, Any]
+    payload: dict[str, Any]  # the request; empty if found by its key after compaction
+    response: dict[str, Any]  # for the client
 
 
 NewChange = tuple[ChangeKind, dict[str, Any], dict[str, Any]]  # kind, payload, response
@@ -77,10 +68,6 @@ Maker = Callable[[list[Change]], NewChange]  # from newer changes
 
 class ChangesCompacted(StoreError):
     """The changes asked for are only in the checkpoint: begin again from it."""
-
-
-class OtherModel(DataError):
-    """The store belongs to another model file."""
 
 
 class KeyReused(TabrError, ValueError):
@@ -99,8 +86,7 @@ def open_store(address: str | Path, identity: str, *, begin: bool = True) -> Sto
 
     Raises:
         NoStore: There is no store of this model, and none may be begun.
-        OtherModel: The file belongs to another model.
-        DataError: The address is of another kind.
+        DataError: The file belongs to another model, or the address is of another kind.
         StoreError: The database cannot be opened.
     """
     if isinstance(address, Path) or "://" not in address:
@@ -125,12 +111,13 @@ class Store:
         """Take what makes a connection; see `open_store`."""
         self._identity = identity
         self._writer, self._reader = Session(connect, True), Session(connect, False)
-        with contextlib.ExitStack() as on_error:
-            on_error.callback(self.close)
+        try:
             with self._writer.transaction() as database:
                 self._place = database.place
                 self._prepare(database, begin)
-            on_error.pop_all()
+        except BaseException:
+            self.close()
+            raise
 
     def _prepare(self, database: Connection, begin: bool) -> None:
         versions: dict[str, int] = {}
@@ -150,7 +137,7 @@ class Store:
                 " was not: begin it"
             )
         if versions and not database.is_shared:
-            raise OtherModel(
+            raise DataError(
                 f"a store serves the model file it was begun with, however"
                 f" {self._place} was begun with {next(iter(versions)):.12} and this"
                 f" file is {self._identity:.12}: serve that file, or give another store"
@@ -272,7 +259,9 @@ class Store:
                         return old, False
                 newer = self._newer(database, after)
                 kind, payload, response = make(newer)
-                values = _kind(kind), _to_json(payload), _to_json(response)
+                if kind not in (kinds := get_args(ChangeKind)):
+                    raise ValueError(f"a change is one of {kinds}, however: {kind!r}")
+                values = kind, _to_json(payload), _to_json(response)
                 seq = after + len(newer) + 1
                 database.execute(
                     "INSERT INTO tabr_changes (identity, seq, kind, payload, response,"
@@ -321,12 +310,11 @@ class Store:
             if seq < first:  # another service was faster
                 return
             execute, identity = database.execute, self._identity
+            columns = "identity, key_hash, fingerprint, seq, kind, response, at"
             execute(
-                "INSERT INTO tabr_keys (identity, key_hash, fingerprint, seq, kind,"
-                " response, at) SELECT identity, key_hash, fingerprint, seq, kind,"
-                f" response, at FROM tabr_changes {of_old} AND key_hash IS NOT NULL",
-                identity,
-                seq,
+                f"INSERT INTO tabr_keys ({columns}) SELECT {columns} FROM tabr_changes"
+                f" {of_old} AND key_hash IS NOT NULL",
+                *(identity, seq),
             )
             execute(f"DELETE FROM tabr_changes {of_old}", identity, seq)
             execute("DELETE FROM tabr_checkpoints WHERE identity = %s", identity)
@@ -343,14 +331,6 @@ class Store:
 
 def _change(seq: int, kind: ChangeKind, payload: str, response: str) -> Change:
     return Change(seq, kind, json.loads(payload), json.loads(response))
-
-
-def _kind(kind: ChangeKind) -> ChangeKind:
-    if kind not in get_args(ChangeKind):
-        raise ValueError(
-            f"a change is one of {get_args(ChangeKind)}, however: {kind!r}"
-        )
-    return kind
 
 
 def _to_json(value: dict[str, Any]) -> str:

@@ -88,10 +88,9 @@ class PostgresConnection(Connection):
             return
         # Each statement must see what was committed while we waited for the lock.
         self.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-        wait = {"lock_timeout": f"{1000 * self.wait_seconds:.0f}ms"}
-        settings = [*(_SERVER | wait).items()]
-        calls = ", ".join(["set_config(%s, %s, true)"] * len(settings))
-        self.execute(f"SELECT {calls}", *(text for pair in settings for text in pair))
+        settings = _SERVER | {"lock_timeout": f"{1000 * self.wait_seconds:.0f}ms"}
+        calls = (f"set_config('{name}', '{settings[name]}', true)" for name in settings)
+        self.execute(f"SELECT {', '.join(calls)}")
         # A server may be set up to answer before it has synced: not here.
         self.execute(
             "SELECT set_config('synchronous_commit', 'on', true)"

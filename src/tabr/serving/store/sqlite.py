@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 from pathlib import Path
@@ -71,20 +70,21 @@ class SqliteConnection(Connection):
                 isolation_level=None,  # transactions begin explicitly
                 check_same_thread=False,  # a session has a lock
             )
-        with contextlib.ExitStack() as on_error:
-            on_error.callback(self.close)
-            for sql in _SETTINGS:
-                self.execute(sql)
-            self._begin_log()
-            on_error.pop_all()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
 
-    def _begin_log(self) -> None:
+    def _prepare(self) -> None:
         names = self._tables()
         if names and "tabr_store" not in names:  # before anything in it is changed
             raise StoreError(
                 f"a store is a file that tabr made, however {self.place} is a database"
                 " of something else: give another name"
             )
+        for sql in _SETTINGS:
+            self.execute(sql)
         ((mode,),) = self.execute("PRAGMA journal_mode = WAL")
         if mode != "wal":
             raise StoreError(

@@ -1,22 +1,19 @@
-"""Whole tables in one request: CSV, or an Arrow stream, and the same back."""
+"""Whole tables as bodies of requests and answers: CSV, or an Arrow stream."""
 
 from __future__ import annotations
 
 import io
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from fastapi import FastAPI, Query, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tabr.errors import DataError
-from tabr.serving import messages
-from tabr.serving.guards import Limits
-from tabr.serving.service import Service
-from tabr.text import plain_list
 
 CSV, ARROW = "text/csv", "application/vnd.apache.arrow.stream"
-_BODY = {
+BODY = {  # as OpenAPI describes it
     "requestBody": {
         "required": True,
         "content": {
@@ -24,6 +21,9 @@ _BODY = {
             ARROW: {"schema": {"type": "string", "format": "binary"}},
         },
     }
+}
+ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {"content": {CSV: {}, ARROW: {}}, "description": "a table"}
 }
 
 
@@ -55,8 +55,9 @@ def read(content: bytes, media: str, most_rows: int) -> pd.DataFrame:
     return frame.set_axis([str(name) for name in frame.columns], axis=1)
 
 
-def write(frame: pd.DataFrame, media: str) -> Response:
-    """Return a table as an answer."""
+def write(predictions: list[dict[str, Any]], media: str) -> Response:
+    """Return predictions as the table of an answer."""
+    frame = pd.DataFrame(map(_cells, predictions))
     if media == CSV:
         return Response(frame.to_csv(index=False), media_type=CSV)
     sink = io.BytesIO()
@@ -64,55 +65,6 @@ def write(frame: pd.DataFrame, media: str) -> Response:
     with pa.ipc.new_stream(sink, arrow.schema) as writer:
         writer.write_table(arrow)
     return Response(sink.getvalue(), media_type=ARROW)
-
-
-def add_routes(app: FastAPI, service: Service, limits: Limits) -> None:
-    """Add the routes of tables to an app."""
-    served = service.served
-    tables = {"content": {CSV: {}, ARROW: {}}, "description": "a table"}
-
-    @app.post(
-        "/v1/predict/table",
-        response_class=Response,
-        responses={**messages.problems(), 200: tables},
-        openapi_extra=_BODY,
-    )
-    async def predict(
-        request: Request,
-        coverage: Annotated[float, Query(gt=0, lt=1)] = messages.COVERAGE,
-    ) -> Response:
-        """Predict the rows of a table; the answer has predictions and their limits."""
-        media, content = media_type(request), await request.body()
-
-        def work() -> Response:
-            frame = read(content, media, limits.bulk_rows)
-            _, predictions = served.predict(frame, [coverage] * len(frame))
-            return write(pd.DataFrame(map(_cells, predictions)), media)
-
-        return await service.read(work)
-
-    @app.post(
-        "/v1/candidates/table",
-        status_code=201,
-        responses=messages.problems(),
-        openapi_extra=_BODY,
-    )
-    async def add(
-        request: Request,
-        target: Annotated[str, Query(description="the column of labels", min_length=1)],
-    ) -> messages.ChangeResult:
-        """Add the labelled rows of a table to the candidates."""
-        media, content = media_type(request), await request.body()
-
-        def work() -> messages.ChangeResult:
-            frame = read(content, media, limits.bulk_rows)
-            if target not in frame:
-                raise DataError(f"the table must have the column {target!r:.80}")
-            labels = plain_list(frame.pop(target))
-            frame = served.model.preprocessor_.match(frame, caller="The model")
-            return served.add(served.schema.to_rows(frame), labels)
-
-        return await service.change(work)
 
 
 def _cells(prediction: dict[str, Any]) -> dict[str, Any]:

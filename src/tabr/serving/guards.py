@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tabr.serving.metrics import Metrics
+from tabr.serving.service import Metrics
 
 logger = logging.getLogger("tabr.serving")
 

@@ -172,9 +172,8 @@ class Problem(BaseModel):
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the refusals of a route for OpenAPI: those of all routes, and these."""
-    common = (400, 401, 403, 408, 413, 422, 503)
-    return {status: {"model": Problem} for status in (*common, *statuses)}
+    """Return refusals by their statuses, for OpenAPI."""
+    return {status: {"model": Problem} for status in statuses}
 
 
 class Requests:

@@ -46,12 +46,9 @@ def is_loopback(host: str) -> bool:
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
     """
-    if host == "localhost":
-        return True
-    try:
+    with contextlib.suppress(ValueError):  # which is a name
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost"
 
 
 def serve(
@@ -66,15 +63,8 @@ def serve(
 ) -> None:
     """Serve a model file until the process is asked to end.
 
-    Args:
-        path: The model file.
-        store: The place of changes: a folder, or a postgresql:// address; None is a
-            folder beside the model.
-        host: The address to listen on.
-        port: The port; 0 is any free one.
-        tokens: The tokens that clients must send; without, only this machine may ask.
-        limits: The most that a request may take.
-        device: The device to compute on.
+    Changes are kept in `store`, a folder or a postgresql:// address; None is a folder
+    beside the model. Port 0 is any free one. Without tokens, only this machine may ask.
     """
     tokens = tokens or Tokens()
     if not tokens.needed and not is_loopback(host):

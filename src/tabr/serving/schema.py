@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -15,7 +14,7 @@ from tabr.tables.coordinates import Coordinates, find_coordinates
 from tabr.text import plain, plain_list, plain_rows
 
 MOST_LEVELS = 50  # offered to choose from
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 Value = bool | float | str
 
 
@@ -57,7 +56,7 @@ class Schema:
             table[column.name] = _series(cells, column, self._dtypes[column.name])
         return pd.DataFrame(table)
 
-    def to_rows(self, frame: pd.DataFrame) -> list[dict[str, Any]]:
+    def to_rows(self, frame: pd.DataFrame) -> list[Row]:
         """Return a table as rows of plain values, in the columns of the model."""
         names = [column.name for column in self.columns]
         return plain_rows(frame[[name for name in names if name in frame]])
@@ -82,20 +81,15 @@ def _describe(series: pd.Series[Any], kind: ColumnKind | None) -> Column:
 def _series(cells: list[Any], column: Column, dtype: Any) -> pd.Series[Any]:
     """Return cells as a series of the type that the model was fitted on."""
     if column.cell == "number":
-        return pd.Series([math.nan if v is None else v for v in cells], dtype=float)
-    if pd.api.types.is_datetime64_any_dtype(dtype):
-        return _dates(cells, column.name)
-    return pd.Series(cells, dtype=object)
-
-
-def _dates(cells: list[Any], name: str) -> pd.Series[Any]:
-    """Return dates, written as in ISO 8601, as a series."""
+        return pd.Series(cells, dtype=float)
     texts = pd.Series(cells, dtype=object)
+    if not pd.api.types.is_datetime64_any_dtype(dtype):
+        return texts
     dates = pd.to_datetime(texts, errors="coerce", format="ISO8601")
     wrong = texts[dates.isna() & texts.notna()]
     if len(wrong):
         raise DataError(
             f"a date must be like 2024-05-31 or 2024-05-31T12:00:00, however column"
-            f" {name!r} holds {str(wrong.iloc[0])!r:.40}"
+            f" {column.name!r} holds {str(wrong.iloc[0])!r:.40}"
         )
     return dates

@@ -1,4 +1,4 @@
-"""The model at work for requests: in threads, in batches, beside other services."""
+"""The model at work for requests: in threads, in batches, counted for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,15 +10,52 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.types import Scope
 
-from tabr.serving.metrics import Metrics
 from tabr.serving.served_model import ServedModel
 
 logger = logging.getLogger("tabr.serving")
 
 CATCH_UP_SECONDS = 1.0  # between readings of a store that others may write to
 
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
 Result = TypeVar("Result")
+
+
+class Metrics:
+    """Requests by route and status, their seconds, batches, the size of the model."""
+
+    def __init__(self, served: ServedModel) -> None:
+        self.registry = registry = CollectorRegistry()  # each app has its own
+        self._requests = Counter(
+            "tabr_requests", "Requests.", ["path", "status"], registry=registry
+        )
+        self._seconds = Histogram(
+            "tabr_request_seconds",
+            "Seconds of a request.",
+            ["path"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.batch_rows = Histogram(
+            "tabr_batch_rows",
+            "Rows that were predicted together.",
+            buckets=ROWS,
+            registry=registry,
+        )
+        size = Gauge("tabr_candidates", "Rows of the memory.", registry=registry)
+        size.set_function(lambda: len(served.model.candidates_))
+        changes = Gauge("tabr_changes", "Changes applied.", registry=registry)
+        changes.set_function(lambda: served.applied)
+
+    def count(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count a request by its route, so that no path of a client's is a label."""
+        route = getattr(scope.get("route"), "path", None) or "other"
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
 
 
 class _Request(NamedTuple):
@@ -53,11 +90,11 @@ class Batcher:
 
     async def _run(self) -> None:
         while self._waiting:
-            n_rows, n = 0, 0
-            while n < len(self._waiting) and (n == 0 or n_rows < self._most_rows):
-                n_rows += len(self._waiting[n].rows)
-                n += 1
-            batch, self._waiting = self._waiting[:n], self._waiting[n:]
+            batch: list[_Request] = []
+            n_rows = 0
+            while self._waiting and n_rows < self._most_rows:
+                batch.append(self._waiting.pop(0))
+                n_rows += len(batch[-1].rows)
             await self._settle(batch)
 
     async def _settle(self, batch: list[_Request]) -> None:

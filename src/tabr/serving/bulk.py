@@ -13,15 +13,9 @@ from starlette.responses import Response
 from tabr.errors import DataError
 
 CSV, ARROW = "text/csv", "application/vnd.apache.arrow.stream"
-BODY = {  # as OpenAPI describes it
-    "requestBody": {
-        "required": True,
-        "content": {
-            CSV: {"schema": {"type": "string"}},
-            ARROW: {"schema": {"type": "string", "format": "binary"}},
-        },
-    }
-}
+_TEXT, _BYTES = {"type": "string"}, {"type": "string", "format": "binary"}
+_CONTENT = {CSV: {"schema": _TEXT}, ARROW: {"schema": _BYTES}}
+BODY = {"requestBody": {"required": True, "content": _CONTENT}}  # for OpenAPI
 ANSWER: dict[int | str, dict[str, Any]] = {
     200: {"content": {CSV: {}, ARROW: {}}, "description": "a table"}
 }

@@ -87,14 +87,15 @@ def serve(
         h11_max_incomplete_event_size=64 << 10,
         timeout_graceful_shutdown=10,
     )
+    server = _Server(config)
     access = "a token is needed" if tokens.needed else "no token: this machine alone"
-    message = (
+    server.message = (
         f"{len(served.model.candidates_):,} candidates, version {served.version};"
         f" {access}. Page at /, API at /docs; ctrl-c ends it"
     )
     # A ctrl-c arrives here once more, after the server has ended in good order.
     with contextlib.suppress(KeyboardInterrupt):
-        _Server(config, message).run([listening])
+        server.run([listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -115,9 +116,7 @@ def _listen(host: str, port: int) -> socket.socket:
 class _Server(uvicorn.Server):
     """A server that prints its address and a message once it listens."""
 
-    def __init__(self, config: uvicorn.Config, message: str) -> None:
-        super().__init__(config)
-        self.message = message
+    message = ""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""

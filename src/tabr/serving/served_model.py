@@ -23,8 +23,7 @@ from tabr.errors import DataError
 from tabr.estimators import load_model
 from tabr.prediction.explanation import Explanation
 from tabr.prediction.uncertainty import Signals, intervals, sets
-from tabr.serving.messages import ChangeResult
-from tabr.serving.schema import Row, Schema
+from tabr.serving.messages import ChangeResult, Row, Schema
 from tabr.serving.store.changes import (
     Change,
     ChangeKind,

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from fastapi import FastAPI
@@ -30,21 +31,15 @@ class Metrics:
 
     def __init__(self, served: ServedModel) -> None:
         self.registry = registry = CollectorRegistry()  # each app has its own
+        histogram = partial(Histogram, registry=registry)
         self._requests = Counter(
             "tabr_requests", "Requests.", ["path", "status"], registry=registry
         )
-        self._seconds = Histogram(
-            "tabr_request_seconds",
-            "Seconds of a request.",
-            ["path"],
-            buckets=SECONDS,
-            registry=registry,
+        self._seconds = histogram(
+            "tabr_request_seconds", "Seconds of a request.", ["path"], buckets=SECONDS
         )
-        self.batch_rows = Histogram(
-            "tabr_batch_rows",
-            "Rows that were predicted together.",
-            buckets=ROWS,
-            registry=registry,
+        self.batch_rows = histogram(
+            "tabr_batch_rows", "Rows that were predicted together.", buckets=ROWS
         )
         size = Gauge("tabr_candidates", "Rows of the memory.", registry=registry)
         size.set_function(lambda: len(served.model.candidates_))

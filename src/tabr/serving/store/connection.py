@@ -36,8 +36,8 @@ class Connection(ABC):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection is of no more use."""
-        return False
+        """Whether the server has ended the connection; a file never does."""
+        return bool(getattr(self.database, "closed", False))
 
     @abstractmethod
     def begin(self, writes: bool) -> None:

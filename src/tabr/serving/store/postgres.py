@@ -76,11 +76,6 @@ class PostgresConnection(Connection):
                 **settings, autocommit=True, prepare_threshold=None
             )
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether the connection is of no more use."""
-        return bool(self.database.closed)
-
     def begin(self, writes: bool) -> None:
         """Begin a transaction that sees one state, or excludes writers of the model."""
         if not writes:

@@ -12,8 +12,7 @@ import pytest
 
 from tabr import TabRClassifier, TabRRegressor
 from tabr.serving.served_model import ServedModel
-from tabr.serving.store.contract import Store
-from tabr.serving.store.opening import open_store
+from tabr.serving.store.changes import Store, open_store
 
 pytest.importorskip("fastapi", reason="pip install 'tabr[serve]'")
 

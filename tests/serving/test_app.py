@@ -15,7 +15,7 @@ from tabr import TabRRegressor
 from tabr.serving.app import create_app
 from tabr.serving.guards import Limits, Tokens
 from tabr.serving.served_model import ServedModel
-from tabr.serving.store.contract import StoreError
+from tabr.serving.store.connection import StoreError
 
 from .conftest import houses
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from tabr.serving.store.contract import Change, ChangesCompacted, Store, StoreError
-from tabr.serving.store.opening import open_store
+from tabr.serving.store.changes import Change, ChangesCompacted, Store, open_store
+from tabr.serving.store.connection import StoreError
 
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload([__name__])

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from tabr import __version__
 from tabr.errors import CellTypeError, DataError, UnknownIdError
@@ -20,7 +21,9 @@ from tabr.serving import bulk, messages
 from tabr.serving.guards import Guard, Limits, Tokens
 from tabr.serving.served_model import ServedModel
 from tabr.serving.service import Service
-from tabr.serving.store.contract import KeyReused, StoreError
+from tabr.serving.store.changes import KeyReused
+from tabr.serving.store.connection import StoreError
+from tabr.text import plain_list
 
 logger = logging.getLogger("tabr.serving")
 
@@ -47,11 +50,8 @@ def create_app(
 ) -> FastAPI:
     """Return the service of a model, as an ASGI app.
 
-    Args:
-        served: The model in use; it is closed when the app ends.
-        tokens: The tokens that clients must send.
-        limits: The most that a request may take.
-        compact_at_end: Whether changes become a model file when the app ends.
+    When the app ends, changes become a model file with `compact_at_end`, and the model
+    is closed.
     """
     tokens, limits = tokens or Tokens(), limits or Limits()
     service = Service(served, compact_at_end)
@@ -62,11 +62,12 @@ def create_app(
         lifespan=service.lifespan,
         docs_url=None,
         redoc_url=None,
+        responses=messages.problems(400, 401, 403, 408, 413, 422, 503),
     )
     requests = messages.Requests(served.schema, limits.rows)
     _add_questions(app, service, requests)
     _add_changes(app, service, requests)
-    bulk.add_routes(app, service, limits)
+    _add_tables(app, service, limits.bulk_rows)
     _add_pages(app, service)
     _add_refusals(app)
     app.add_middleware(Guard, tokens=tokens, limits=limits, metrics=service.metrics)
@@ -79,15 +80,15 @@ def _rows(request: Any) -> list[dict[str, Any]]:
 
 
 def _add_questions(app: FastAPI, service: Service, r: messages.Requests) -> None:
-    served, problems = service.served, messages.problems()
+    served = service.served
 
-    @app.get("/v1/model", response_model=messages.ModelInfo, responses=problems)
+    @app.get("/v1/model", response_model=messages.ModelInfo)
     async def model(request: Request) -> dict[str, Any]:
         """Return the columns of a row, the number of candidates and the version."""
         rights = request.state.rights
         return {**served.about(), "rights": rights, "coverage": messages.COVERAGE}
 
-    @app.post("/v1/predict", response_model=messages.Predictions, responses=problems)
+    @app.post("/v1/predict", response_model=messages.Predictions)
     async def predict(query: r.query) -> JSONResponse:  # type: ignore[name-defined]
         """Predict rows, each with an interval or a set of classes."""
         rows = [(row, query.coverage) for row in _rows(query)]
@@ -95,7 +96,7 @@ def _add_questions(app: FastAPI, service: Service, r: messages.Requests) -> None
         predictions = [prediction for _, prediction in answers]
         return JSONResponse({"version": answers[0][0], "predictions": predictions})
 
-    @app.post("/v1/explain", response_model=messages.Explanations, responses=problems)
+    @app.post("/v1/explain", response_model=messages.Explanations)
     async def explain(question: r.question) -> JSONResponse:  # type: ignore[name-defined]
         """Predict rows, with the effect of each neighbour on the prediction."""
         frame = served.schema.to_frame(_rows(question))
@@ -104,7 +105,7 @@ def _add_questions(app: FastAPI, service: Service, r: messages.Requests) -> None
         )
         return JSONResponse({"version": version, "explanations": explanations})
 
-    @app.get("/v1/candidates", response_model=messages.Candidates, responses=problems)
+    @app.get("/v1/candidates", response_model=messages.Candidates)
     async def candidates(
         n: Annotated[int, Query(ge=1, le=1000, description="how many")] = 20,
     ) -> dict[str, Any]:
@@ -136,11 +137,53 @@ def _add_changes(app: FastAPI, service: Service, r: messages.Requests) -> None:
         """Remove candidates."""
         return await service.change(served.remove, removal.ids, key)
 
-    @app.post("/v1/compact", responses=messages.problems())
+    @app.post("/v1/compact")
     async def compact() -> messages.Compaction:
         """Write a model file that holds all changes."""
         path = await service.change(served.compact)
         return messages.Compaction(version=served.version, file=path.name)
+
+
+def _add_tables(app: FastAPI, service: Service, most_rows: int) -> None:
+    served = service.served
+
+    @app.post(
+        "/v1/predict/table",
+        response_class=Response,
+        responses=bulk.ANSWER,
+        openapi_extra=bulk.BODY,
+    )
+    async def predict(
+        request: Request,
+        coverage: Annotated[float, Query(gt=0, lt=1)] = messages.COVERAGE,
+    ) -> Response:
+        """Predict the rows of a table; the answer has predictions and their limits."""
+        media, content = bulk.media_type(request), await request.body()
+
+        def work() -> Response:
+            frame = bulk.read(content, media, most_rows)
+            _, predictions = served.predict(frame, [coverage] * len(frame))
+            return bulk.write(predictions, media)
+
+        return await service.read(work)
+
+    @app.post("/v1/candidates/table", status_code=201, openapi_extra=bulk.BODY)
+    async def add(
+        request: Request,
+        target: Annotated[str, Query(description="the column of labels", min_length=1)],
+    ) -> messages.ChangeResult:
+        """Add the labelled rows of a table to the candidates."""
+        media, content = bulk.media_type(request), await request.body()
+
+        def work() -> messages.ChangeResult:
+            frame = bulk.read(content, media, most_rows)
+            if target not in frame:
+                raise DataError(f"the table must have the column {target!r:.80}")
+            labels = plain_list(frame.pop(target))
+            frame = served.model.preprocessor_.match(frame, caller="The model")
+            return served.add(served.schema.to_rows(frame), labels)
+
+        return await service.change(work)
 
 
 def _check_labels(word: str, items: Sequence[Any], labels: Sequence[Any]) -> None:
@@ -166,17 +209,15 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
         """Return counters for Prometheus."""
-        return service.metrics.page()
+        headers = {"content-type": CONTENT_TYPE_LATEST}
+        return Response(generate_latest(service.metrics.registry), headers=headers)
 
     @app.get("/", include_in_schema=False)
-    async def page() -> FileResponse:
-        """Return the page for people."""
-        return FileResponse(PAGE / "index.html")
-
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> FileResponse:
-        """Return the page for programmers."""
-        return FileResponse(PAGE / "docs.html")
+    async def page(request: Request) -> FileResponse:
+        """Return the page for people, or the one for programmers."""
+        is_docs = request.url.path == "/docs"
+        return FileResponse(PAGE / ("docs.html" if is_docs else "index.html"))
 
     app.mount("/static", StaticFiles(directory=PAGE), name="static")
 

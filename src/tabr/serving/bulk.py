@@ -1,29 +1,23 @@
-"""Whole tables in one request: CSV, or an Arrow stream, and the same back."""
+"""Whole tables as bodies of requests and answers: CSV, or an Arrow stream."""
 
 from __future__ import annotations
 
 import io
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from fastapi import FastAPI, Query, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tabr.errors import DataError
-from tabr.serving import messages
-from tabr.serving.guards import Limits
-from tabr.serving.service import Service
-from tabr.text import plain_list
 
 CSV, ARROW = "text/csv", "application/vnd.apache.arrow.stream"
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            CSV: {"schema": {"type": "string"}},
-            ARROW: {"schema": {"type": "string", "format": "binary"}},
-        },
-    }
+_TEXT, _BYTES = {"type": "string"}, {"type": "string", "format": "binary"}
+_CONTENT = {CSV: {"schema": _TEXT}, ARROW: {"schema": _BYTES}}
+BODY = {"requestBody": {"required": True, "content": _CONTENT}}  # for OpenAPI
+ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {"content": {CSV: {}, ARROW: {}}, "description": "a table"}
 }
 
 
@@ -55,9 +49,9 @@ def read(content: bytes, media: str, most_rows: int) -> pd.DataFrame:
     return frame.set_axis([str(name) for name in frame.columns], axis=1)
 
 
-def write(table: dict[str, list[Any]], media: str) -> Response:
-    """Return a table as an answer."""
-    frame = pd.DataFrame(table)
+def write(predictions: list[dict[str, Any]], media: str) -> Response:
+    """Return predictions as the table of an answer."""
+    frame = pd.DataFrame(map(_cells, predictions))
     if media == CSV:
         return Response(frame.to_csv(index=False), media_type=CSV)
     sink = io.BytesIO()
@@ -67,65 +61,15 @@ def write(table: dict[str, list[Any]], media: str) -> Response:
     return Response(sink.getvalue(), media_type=ARROW)
 
 
-def add_routes(app: FastAPI, service: Service, limits: Limits) -> None:
-    """Add the routes of tables to an app."""
-    served = service.served
-    tables = {"content": {CSV: {}, ARROW: {}}, "description": "a table"}
-
-    @app.post(
-        "/v1/predict/table",
-        response_class=Response,
-        responses={**messages.problems(), 200: tables},
-        openapi_extra=_BODY,
-    )
-    async def predict(
-        request: Request,
-        coverage: Annotated[float, Query(gt=0, lt=1)] = messages.COVERAGE,
-    ) -> Response:
-        """Predict the rows of a table; the answer has predictions and their limits."""
-        media, content = media_type(request), await request.body()
-
-        def work() -> Response:
-            frame = read(content, media, limits.bulk_rows)
-            _, predictions = served.predict(frame, [coverage] * len(frame))
-            return write(columns(predictions), media)
-
-        return await service.read(work)
-
-    @app.post(
-        "/v1/candidates/table",
-        status_code=201,
-        responses=messages.problems(),
-        openapi_extra=_BODY,
-    )
-    async def add(
-        request: Request,
-        target: Annotated[str, Query(description="the column of labels", min_length=1)],
-    ) -> messages.ChangeResult:
-        """Add the labelled rows of a table to the candidates."""
-        media, content = media_type(request), await request.body()
-
-        def work() -> messages.ChangeResult:
-            frame = read(content, media, limits.bulk_rows)
-            if target not in frame:
-                raise DataError(f"the table must have the column {target!r:.80}")
-            labels = plain_list(frame.pop(target))
-            frame = served.model.preprocessor_.match(frame, caller="The model")
-            return served.add(served.schema.to_rows(frame), labels)
-
-        return await service.change(work)
-
-
-def columns(predictions: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Return predictions as columns: numbers with their intervals, or classes."""
-    table: dict[str, list[Any]] = {"prediction": [p["prediction"] for p in predictions]}
-    if predictions and "interval" in predictions[0]:
-        table["low"] = [p["interval"][0] for p in predictions]
-        table["high"] = [p["interval"][1] for p in predictions]
-    elif predictions:
-        for name in predictions[0]["probabilities"]:
-            table[f"probability of {name}"] = [
-                p["probabilities"][name] for p in predictions
-            ]
-    table["typicality"] = [p["typicality"] for p in predictions]
-    return table
+def _cells(prediction: dict[str, Any]) -> dict[str, Any]:
+    """Return a prediction as a row: a number with its interval, or a class."""
+    if "interval" in prediction:
+        cells = dict(zip(("low", "high"), prediction["interval"], strict=True))
+    else:
+        shares = prediction["probabilities"].items()
+        cells = {f"probability of {name}": share for name, share in shares}
+    return {
+        "prediction": prediction["prediction"],
+        **cells,
+        "typicality": prediction["typicality"],
+    }

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tabr.serving.metrics import Metrics
+from tabr.serving.service import Metrics
 
 logger = logging.getLogger("tabr.serving")
 
@@ -31,7 +35,6 @@ HEADERS: Mapping[str, str] = {
     "permissions-policy": "geolocation=(), camera=(), microphone=()",
     "cache-control": "no-store",
 }
-_ENCODED = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 @dataclass(frozen=True)
@@ -66,35 +69,13 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that a request may take.
-
-    Attributes:
-        body_bytes: Size of a body.
-        body_seconds: Time until the body has arrived.
-        rows: Rows of a request in JSON.
-        bulk_rows: Rows of a table.
-        seconds: Time until the answer is complete.
-    """
+    """The most that a request may take."""
 
     body_bytes: int = 16 << 20
-    body_seconds: float = 15.0
-    rows: int = 1000
-    bulk_rows: int = 200_000
-    seconds: float = 60.0
-
-
-class Refusal(Exception):
-    """A request that is refused."""
-
-    def __init__(self, status: int, detail: str, **headers: str) -> None:
-        """Take the status, a sentence, and headers to send."""
-        super().__init__(detail)
-        self.status, self.detail, self.headers = status, detail, headers
-
-    def response(self) -> JSONResponse:
-        """Return the refusal as an answer, the last on its connection."""
-        headers = {"connection": "close", **self.headers}
-        return JSONResponse({"detail": self.detail}, self.status, headers)
+    body_seconds: float = 15.0  # until the body has arrived
+    rows: int = 1000  # of a request in JSON
+    bulk_rows: int = 200_000  # of a table
+    seconds: float = 60.0  # until the answer is complete
 
 
 class Guard:
@@ -103,7 +84,6 @@ class Guard:
     def __init__(
         self, app: ASGIApp, tokens: Tokens, limits: Limits, metrics: Metrics
     ) -> None:
-        """Guard an app."""
         self.app, self.tokens, self.limits = app, tokens, limits
         self.metrics = metrics
 
@@ -118,77 +98,67 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", []), *_ENCODED]
+                MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
         try:
             self._admit(scope)
-            body: list[Message] = [
-                {"type": "http.request", "body": await self._read(receive)}
-            ]
+            content = await self._read(scope, receive)
+            body: list[Message] = [{"type": "http.request", "body": content}]
 
             async def replay() -> Message:
                 return body.pop() if body else await receive()
 
             inner = self.app(scope, replay, answer)
             await asyncio.wait_for(inner, self.limits.seconds)
-        except (Refusal, TimeoutError) as error:
-            late = Refusal(503, "the answer took too long")
-            refusal = error if isinstance(error, Refusal) else late
-            if not status:
-                await refusal.response()(scope, receive, answer)
+        except (HTTPException, TimeoutError) as error:
+            if isinstance(error, TimeoutError):
+                error = HTTPException(503, "the answer took too long")
+            if not status:  # nothing more is read from the connection
+                headers = {"connection": "close", **(error.headers or {})}
+                detail = {"detail": error.detail}
+                refusal = JSONResponse(detail, error.status_code, headers)
+                await refusal(scope, receive, answer)
         finally:
-            seconds = time.perf_counter() - start
-            self._record(scope, status or 500, seconds)
-
-    def _record(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", None) or "other"
-        self.metrics.count(route, status, seconds)
-        method, path = scope["method"], scope["path"]
-        logger.info("%s %s %d %.1f ms", method, path, status, 1000 * seconds)
+            status, seconds = status or 500, time.perf_counter() - start
+            self.metrics.count(scope, status, seconds)
+            method, path = scope["method"], scope["path"]
+            logger.info("%s %s %d %.1f ms", method, path, status, 1000 * seconds)
 
     def _admit(self, scope: Scope) -> None:
-        headers = {
-            k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]
-        }
-        path: str = scope["path"]
+        headers, path = Headers(scope=scope), scope["path"]
         rights = self.tokens.rights(headers.get("authorization"))
         is_open = path in OPEN or path.startswith("/static/")
         if rights is None and not is_open:
-            raise Refusal(
+            raise HTTPException(
                 401,
                 "a token must come as `Authorization: Bearer TOKEN`, however none or a"
                 " wrong one came",
-                **{"www-authenticate": "Bearer"},
+                {"www-authenticate": "Bearer"},
             )
         scope.setdefault("state", {})["rights"] = rights
         changes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
         writes = path.startswith(("/v1/candidates", "/v1/compact")) and changes
         if writes and rights != "write":
-            raise Refusal(403, "this token may read and not write: use another")
+            raise HTTPException(403, "this token may read and not write: use another")
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > self.limits.body_bytes:
-            raise self._too_large()
+        self._check_size(int(length) if length.isdigit() else math.inf)
 
-    def _too_large(self) -> Refusal:
-        most = self.limits.body_bytes / 2**20
-        return Refusal(413, f"a body may have at most {most:.3g} MiB: send fewer rows")
+    def _check_size(self, n_bytes: float) -> None:
+        if n_bytes > self.limits.body_bytes:
+            most = f"{self.limits.body_bytes / 2**20:.3g} MiB"
+            raise HTTPException(413, f"a body may have at most {most}: send fewer rows")
 
-    async def _read(self, receive: Receive) -> bytes:
+    async def _read(self, scope: Scope, receive: Receive) -> bytes:
         """Return the body, unless it is too long or comes too slowly."""
-        parts, n_bytes = [], 0
-        end = time.monotonic() + self.limits.body_seconds
-        while True:
-            left = max(0.0, end - time.monotonic())
-            try:
-                message = await asyncio.wait_for(receive(), left)
-            except TimeoutError:
-                raise Refusal(408, "the body took too long to come") from None
-            if message["type"] != "http.request":
-                raise Refusal(400, "the client left")
-            parts.append(message.get("body", b""))
-            n_bytes += len(parts[-1])
-            if n_bytes > self.limits.body_bytes:
-                raise self._too_large()
-            if not message.get("more_body", False):
-                return b"".join(parts)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                async for part in Request(scope, receive).stream():
+                    body += part
+                    self._check_size(len(body))
+        except TimeoutError:
+            raise HTTPException(408, "the body took too long to come") from None
+        except ClientDisconnect:
+            raise HTTPException(400, "the client left") from None
+        return bytes(body)

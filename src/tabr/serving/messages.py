@@ -1,33 +1,113 @@
-"""Requests and answers of the service, made for the columns of its model."""
+"""The columns of a model, and the requests and answers that are made for them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    Strict,
-    StrictBool,
-    StrictInt,
-    create_model,
-)
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, Strict, create_model
+from pydantic import StrictBool as Flag
+from pydantic import StrictInt as Integer
 from pydantic import StrictStr as Text
 
-from tabr.serving.schema import Column, Schema, Value
+from tabr.errors import DataError
+from tabr.tables.cells import ColumnKind
+from tabr.tables.coordinates import Coordinates, find_coordinates
+from tabr.text import plain, plain_list, plain_rows
 
+MOST_LEVELS = 50  # offered to choose from
 MOST_IDS = 10_000
 MOST_EXPLAINED = 256  # rows of a request
 COVERAGE = 0.9  # unless a request names another
 
+Row = dict[str, Any]
+Value = bool | float | str
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
-Label = Number | StrictBool | Text
+Label = Number | Flag | Text
 Coverage = Annotated[float, Field(gt=0, lt=1)]
 Ids = Annotated[
-    list[Annotated[StrictInt, Field(ge=0, lt=2**63)]],
+    list[Annotated[Integer, Field(ge=0, lt=2**63)]],
     Field(min_length=1, max_length=MOST_IDS),
 ]
+
+
+class Column(BaseModel):
+    """A column of the rows that a model takes, and the values that are usual in it."""
+
+    name: str
+    kind: ColumnKind | None = Field(description="null if only a rule reads it")
+    cell: Literal["number", "flag", "text"] = Field(
+        description="the type of a cell in JSON; a date is text"
+    )
+    levels: list[Value] | None = None
+    low: float | None = None
+    high: float | None = None
+    median: float | None = None
+    example: Value | None = None
+
+
+class Schema:
+    """The columns of a row, and the way from rows to a table and back."""
+
+    def __init__(self, model: Any) -> None:
+        """Read the columns of a fitted model and its candidates."""
+        frame: pd.DataFrame = model.candidates_.frame
+        kinds: Mapping[str, ColumnKind] = model.preprocessor_.kinds_
+        by_rule = () if model.candidates is None else model.candidates.columns
+        names = [n for n in frame.columns if n in kinds or n in set(by_rule)]
+        self.columns = [_describe(frame[name], kinds.get(name)) for name in names]
+        # Requests may hold columns that nothing reads, as tables do.
+        self.others = [str(n) for n in frame.columns if n not in set(names)]
+        self.place: Coordinates | None = find_coordinates(frame, kinds)
+        self._dtypes = {str(name): dtype for name, dtype in frame.dtypes.items()}
+
+    def to_frame(self, rows: Sequence[Row]) -> pd.DataFrame:
+        """Return rows as a table; a column that a row lacks is a missing value."""
+        table: dict[str, Any] = {}
+        for column in self.columns:
+            cells = [row.get(column.name) for row in rows]
+            table[column.name] = _series(cells, column, self._dtypes[column.name])
+        return pd.DataFrame(table)
+
+    def to_rows(self, frame: pd.DataFrame) -> list[Row]:
+        """Return a table as rows of plain values, in the columns of the model."""
+        names = [column.name for column in self.columns]
+        return plain_rows(frame[[name for name in names if name in frame]])
+
+
+def _describe(series: pd.Series[Any], kind: ColumnKind | None) -> Column:
+    values = series.dropna()
+    is_flag = pd.api.types.is_bool_dtype(series.dtype)
+    is_number = pd.api.types.is_numeric_dtype(series.dtype) and not is_flag
+    cell: Any = "flag" if is_flag else "number" if is_number else "text"
+    usual: dict[str, Any] = {}
+    if kind in ("binary", "categorical"):
+        usual["levels"] = plain_list(values.value_counts().index[:MOST_LEVELS])
+    elif is_number and len(values):
+        usual["low"], usual["high"] = plain(values.min()), plain(values.max())
+        usual["median"] = plain(values.median())
+    if len(values):
+        usual["example"] = plain(values.iloc[len(values) // 2])
+    return Column(name=str(series.name), kind=kind, cell=cell, **usual)
+
+
+def _series(cells: list[Any], column: Column, dtype: Any) -> pd.Series[Any]:
+    """Return cells as a series of the type that the model was fitted on."""
+    if column.cell == "number":
+        return pd.Series(cells, dtype=float)
+    texts = pd.Series(cells, dtype=object)
+    if not pd.api.types.is_datetime64_any_dtype(dtype):
+        return texts
+    dates = pd.to_datetime(texts, errors="coerce", format="ISO8601")
+    wrong = texts[dates.isna() & texts.notna()]
+    if len(wrong):
+        raise DataError(
+            f"a date must be like 2024-05-31 or 2024-05-31T12:00:00, however column"
+            f" {column.name!r} holds {str(wrong.iloc[0])!r:.40}"
+        )
+    return dates
 
 
 class StrictMessage(BaseModel):
@@ -177,9 +257,8 @@ class Problem(BaseModel):
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the refusals of a route for OpenAPI: those of all routes, and these."""
-    common = (400, 401, 403, 408, 413, 422, 503)
-    return {status: {"model": Problem} for status in (*common, *statuses)}
+    """Return refusals by their statuses, for OpenAPI."""
+    return {status: {"model": Problem} for status in statuses}
 
 
 class Requests:
@@ -193,30 +272,18 @@ class Requests:
         }
         for k, name in enumerate(schema.others):
             cells[f"other_{k}"] = (Any, Field(default=None, alias=name, exclude=True))
-        row = create_model("Row", __base__=StrictMessage, **cells)
+        message = partial(create_model, __base__=StrictMessage)
+        row: Any = message("Row", **cells)
 
         def list_of(item: Any, most: int = most_rows) -> Any:
-            return Annotated[list[item], Field(min_length=1, max_length=most)]
+            return Annotated[list[item], Field(min_length=1, max_length=most)], ...
 
-        self.query = create_model(
-            "Query",
-            __base__=StrictMessage,
-            rows=(list_of(row), ...),
-            coverage=(Coverage, COVERAGE),
-        )
-        self.question = create_model(
-            "Question",
-            __base__=StrictMessage,
-            rows=(list_of(row, min(most_rows, MOST_EXPLAINED)), ...),
-            coverage=(Coverage, COVERAGE),
-            top=(Annotated[int, Field(ge=1, le=1000)], 12),
-        )
-        self.addition = create_model(
-            "Addition",
-            __base__=StrictMessage,
-            rows=(list_of(row), ...),
-            labels=(list_of(Label), ...),
-        )
+        rows, labels = list_of(row), list_of(Label)
+        few_rows = list_of(row, min(most_rows, MOST_EXPLAINED))
+        coverage, top = (Coverage, COVERAGE), (Annotated[int, Field(ge=1, le=1000)], 12)
+        self.query = message("Query", rows=rows, coverage=coverage)
+        self.question = message("Question", rows=few_rows, coverage=coverage, top=top)
+        self.addition = message("Addition", rows=rows, labels=labels)
 
 
 def _cell_type(column: Column) -> Any:
@@ -224,6 +291,6 @@ def _cell_type(column: Column) -> Any:
     if column.cell == "number":
         return Number
     if column.cell == "flag":
-        return StrictBool
+        return Flag
     # A category may look like a number or a flag to whoever sends it.
-    return Text | StrictBool | Number if column.kind != "date" else Text
+    return Text | Flag | Number if column.kind != "date" else Text

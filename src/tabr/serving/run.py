@@ -46,12 +46,9 @@ def is_loopback(host: str) -> bool:
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
     """
-    if host == "localhost":
-        return True
-    try:
+    with contextlib.suppress(ValueError):  # which is a name
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost"
 
 
 def serve(
@@ -66,15 +63,8 @@ def serve(
 ) -> None:
     """Serve a model file until the process is asked to end.
 
-    Args:
-        path: The model file.
-        store: The place of changes: a folder, or a postgresql:// address; None is a
-            folder beside the model.
-        host: The address to listen on.
-        port: The port; 0 is any free one.
-        tokens: The tokens that clients must send; without, only this machine may ask.
-        limits: The most that a request may take.
-        device: The device to compute on.
+    Changes are kept in `store`, a folder or a postgresql:// address; None is a folder
+    beside the model. Port 0 is any free one. Without tokens, only this machine may ask.
     """
     tokens = tokens or Tokens()
     if not tokens.needed and not is_loopback(host):
@@ -86,11 +76,8 @@ def serve(
     if store is None:
         store = path.with_name(f"{path.name}.memory")
     served = ServedModel(path, store, device)
-    app = create_app(served, tokens, limits)
     config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
+        create_app(served, tokens, limits),
         access_log=False,
         log_level="warning",
         server_header=False,
@@ -100,15 +87,20 @@ def serve(
         h11_max_incomplete_event_size=64 << 10,
         timeout_graceful_shutdown=10,
     )
+    server = _Server(config)
+    access = "a token is needed" if tokens.needed else "no token: this machine alone"
+    server.message = (
+        f"{len(served.model.candidates_):,} candidates, version {served.version};"
+        f" {access}. Page at /, API at /docs; ctrl-c ends it"
+    )
     # A ctrl-c arrives here once more, after the server has ended in good order.
     with contextlib.suppress(KeyboardInterrupt):
-        _Server(config, _message(served, tokens)).run([listening])
+        server.run([listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:
     """Return a socket at the address, before any work is done."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
@@ -121,28 +113,17 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _message(served: ServedModel, tokens: Tokens) -> str:
-    access = "a token is needed" if tokens.needed else "no token: this machine alone"
-    return (
-        f"{len(served.model.candidates_):,} candidates, version {served.version};"
-        f" {access}. Page at /, API at /docs; ctrl-c ends it"
-    )
-
-
 class _Server(uvicorn.Server):
     """A server that prints its address and a message once it listens."""
 
-    def __init__(self, config: uvicorn.Config, message: str) -> None:
-        super().__init__(config)
-        self.message = message
+    message = ""
 
-    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""
-        await super().startup(sockets)  # type: ignore[arg-type]
-        for server in getattr(self, "servers", []):
-            for listening in server.sockets:
-                host, port = listening.getsockname()[:2]
-                print(f"http://{host}:{port}  {self.message}", flush=True)
+        await super().startup(sockets)
+        if self.started and sockets:
+            host, port = sockets[0].getsockname()[:2]
+            print(f"http://{host}:{port}  {self.message}", flush=True)
 
 
 def log_requests() -> None:

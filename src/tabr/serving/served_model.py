@@ -23,17 +23,16 @@ from tabr.errors import DataError
 from tabr.estimators import load_model
 from tabr.prediction.explanation import Explanation
 from tabr.prediction.uncertainty import Signals, intervals, sets
-from tabr.serving.messages import ChangeResult
-from tabr.serving.schema import Row, Schema
-from tabr.serving.store.contract import (
+from tabr.serving.messages import ChangeResult, Row, Schema
+from tabr.serving.store.changes import (
     Change,
     ChangeKind,
     ChangesCompacted,
     NewChange,
-    NoStore,
     Store,
+    open_store,
 )
-from tabr.serving.store.opening import open_store
+from tabr.serving.store.connection import NoStore
 from tabr.text import plain, plain_list
 
 Model = TabRRegressor | TabRClassifier
@@ -186,21 +185,20 @@ class ServedModel:
     # --- changes --------------------------------------------------------------------
 
     def add(
-        self, rows: Sequence[Row], labels: Sequence[Any], key: str | None = None
+        self, rows: list[Row], labels: list[Any], key: str | None = None
     ) -> ChangeResult:
         """Add labelled rows to the candidates, durably."""
-        payload = {"rows": [dict(row) for row in rows], "labels": list(labels)}
-        return self._change("add", payload, key)
+        return self._change("add", {"rows": rows, "labels": labels}, key)
 
     def relabel(
-        self, ids: Sequence[int], labels: Sequence[Any], key: str | None = None
+        self, ids: list[int], labels: list[Any], key: str | None = None
     ) -> ChangeResult:
         """Give candidates other labels, durably."""
-        return self._change("relabel", {"ids": list(ids), "labels": list(labels)}, key)
+        return self._change("relabel", {"ids": ids, "labels": labels}, key)
 
-    def remove(self, ids: Sequence[int], key: str | None = None) -> ChangeResult:
+    def remove(self, ids: list[int], key: str | None = None) -> ChangeResult:
         """Remove candidates, durably."""
-        return self._change("remove", {"ids": list(ids)}, key)
+        return self._change("remove", {"ids": ids}, key)
 
     def _change(
         self, kind: ChangeKind, payload: dict[str, Any], key: str | None
@@ -212,8 +210,7 @@ class ServedModel:
             def make(newer: list[Change]) -> NewChange:
                 nonlocal changed
                 self._replay(newer)
-                changed = copy.copy(self.model)
-                ids = self._apply(changed, kind, payload)
+                changed, ids = self._changed(kind, payload)
                 return kind, payload, {"ids": ids}
 
             change, is_new = self._from_store(
@@ -240,23 +237,23 @@ class ServedModel:
             self._load_checkpoint()
             return call(self.applied)
 
-    def _apply(
-        self, model: Model, kind: ChangeKind, payload: dict[str, Any]
-    ) -> list[int]:
-        """Change a model in place; return the ids of the candidates concerned."""
+    def _changed(
+        self, kind: ChangeKind, payload: dict[str, Any]
+    ) -> tuple[Model, list[int]]:
+        """Return a changed copy of the model, and the ids of candidates concerned."""
+        model = copy.copy(self.model)
         if kind == "add":
             frame = self.schema.to_frame(payload["rows"])
-            return plain_list(model.add_candidates(frame, payload["labels"]))
+            return model, plain_list(model.add_candidates(frame, payload["labels"]))
         if kind == "remove":
             model.remove_candidates(payload["ids"])
         else:
             model.relabel_candidates(payload["ids"], payload["labels"])
-        return list(payload["ids"])
+        return model, payload["ids"]
 
     def _replay(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            changed = copy.copy(self.model)
-            ids = self._apply(changed, change.kind, change.payload)
+            changed, ids = self._changed(change.kind, change.payload)
             if ids != change.response["ids"]:
                 raise DataError(
                     f"change {change.seq} of the store must give the ids that it gave"

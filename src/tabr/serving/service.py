@@ -1,4 +1,4 @@
-"""The model at work for requests: in threads, in batches, beside other services."""
+"""The model at work for requests: in threads, in batches, counted for Prometheus."""
 
 from __future__ import annotations
 
@@ -7,26 +7,121 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.types import Scope
 
-from tabr.serving.batching import Batcher
-from tabr.serving.metrics import Metrics
 from tabr.serving.served_model import ServedModel
 
 logger = logging.getLogger("tabr.serving")
 
 CATCH_UP_SECONDS = 1.0  # between readings of a store that others may write to
 
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
 Result = TypeVar("Result")
 
 
+class Metrics:
+    """Requests by route and status, their seconds, batches, the size of the model."""
+
+    def __init__(self, served: ServedModel) -> None:
+        self.registry = registry = CollectorRegistry()  # each app has its own
+        histogram = partial(Histogram, registry=registry)
+        self._requests = Counter(
+            "tabr_requests", "Requests.", ["path", "status"], registry=registry
+        )
+        self._seconds = histogram(
+            "tabr_request_seconds", "Seconds of a request.", ["path"], buckets=SECONDS
+        )
+        self.batch_rows = histogram(
+            "tabr_batch_rows", "Rows that were predicted together.", buckets=ROWS
+        )
+        size = Gauge("tabr_candidates", "Rows of the memory.", registry=registry)
+        size.set_function(lambda: len(served.model.candidates_))
+        changes = Gauge("tabr_changes", "Changes applied.", registry=registry)
+        changes.set_function(lambda: served.applied)
+
+    def count(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count a request by its route, so that no path of a client's is a label."""
+        route = getattr(scope.get("route"), "path", None) or "other"
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+
+class _Request(NamedTuple):
+    """Rows of a client, and where their answers go."""
+
+    rows: Sequence[Any]
+    answers: asyncio.Future[list[Any]]
+
+
+class Batcher:
+    """Answers rows in batches, in one thread.
+
+    No request waits for a batch to fill: the first is answered at once, and those that
+    come meanwhile are the next batch.
+    """
+
+    def __init__(
+        self, answer: Callable[[Sequence[Any]], list[Any]], most_rows: int = 1024
+    ) -> None:
+        self._answer, self._most_rows = answer, most_rows
+        self._waiting: list[_Request] = []
+        self._task: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "answers")
+
+    async def ask(self, rows: Sequence[Any]) -> list[Any]:
+        """Return an answer for each row."""
+        request = _Request(rows, asyncio.get_running_loop().create_future())
+        self._waiting.append(request)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        return await request.answers
+
+    async def _run(self) -> None:
+        while self._waiting:
+            batch: list[_Request] = []
+            n_rows = 0
+            while self._waiting and n_rows < self._most_rows:
+                batch.append(self._waiting.pop(0))
+                n_rows += len(batch[-1].rows)
+            await self._settle(batch)
+
+    async def _settle(self, batch: list[_Request]) -> None:
+        loop = asyncio.get_running_loop()
+        rows = [row for request in batch for row in request.rows]
+        try:
+            answers = await loop.run_in_executor(self._thread, self._answer, rows)
+        except Exception as error:
+            if len(batch) > 1:  # the other requests must not suffer from a wrong one
+                for request in batch:
+                    await self._settle([request])
+            elif not batch[0].answers.done():
+                batch[0].answers.set_exception(error)
+            return
+        start = 0
+        for request in batch:
+            if not request.answers.done():  # its client may have left
+                request.answers.set_result(answers[start : start + len(request.rows)])
+            start += len(request.rows)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
 class Service:
-    """What requests share: the model, its counters, and the threads for their work."""
+    """What requests share: the model, its counters, and the threads for their work.
+
+    The model is closed when the app ends.
+    """
 
     def __init__(self, served: ServedModel, compact_at_end: bool) -> None:
-        """Take a model; it is closed when the app ends."""
         self.served, self.compact_at_end = served, compact_at_end
         self.metrics = Metrics(served)
         self.predictions = Batcher(self._predict)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tabr.errors import DataError
-from tabr.serving.store.contract import Change, OutcomeUnknown, Store, StoreError
-from tabr.serving.store.opening import open_store
-from tabr.serving.store.postgres import PostgresConnection, _read
+from tabr.serving.store.changes import Change, Store, open_store
+from tabr.serving.store.connection import OutcomeUnknown, StoreError
+from tabr.serving.store.postgres import PostgresConnection, settings_of
 
 from ..conftest import Open
 from ..work import keep
@@ -200,8 +200,8 @@ def test_a_commit_waits_for_the_disk(url: str):
         ("remote_apply", "remote_apply"),
     ):
         options = f"?options=-csynchronous_commit%3D{setting}"
-        connection = PostgresConnection(_read(url + options), 1)
-        connection.begin_writing()
+        connection = PostgresConnection(settings_of(url + options), "a" * 64)
+        connection.begin(writes=True)
         assert connection.execute("SHOW synchronous_commit") == [(used,)]
         connection.close()
 

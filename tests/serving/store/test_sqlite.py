@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabr.serving.store.contract import StoreError
-from tabr.serving.store.opening import open_store
+from tabr.serving.store.changes import open_store
+from tabr.serving.store.connection import StoreError
 from tabr.serving.store.sqlite import SqliteConnection
 
 from ..conftest import Open

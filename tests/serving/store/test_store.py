@@ -12,17 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabr.errors import DataError
-from tabr.serving.store import sql
-from tabr.serving.store.contract import (
+from tabr.serving.store import changes
+from tabr.serving.store.changes import (
     Change,
     ChangesCompacted,
     KeyReused,
-    NoStore,
-    OtherModel,
     Store,
-    StoreError,
+    open_store,
 )
-from tabr.serving.store.opening import open_store
+from tabr.serving.store.connection import Connection, NoStore, StoreError
 
 from ..conftest import Begin, Open
 from ..work import append_beside_others, append_for_ever, finish, keep, start
@@ -225,7 +223,7 @@ def test_what_json_would_alter_is_refused(store: Store):
 
 def test_a_model_file_may_be_larger_than_a_cell(store: Store):
     keep(store, "one", 0)
-    model = random.Random(0).randbytes(2 * sql.PART_BYTES + 5)
+    model = random.Random(0).randbytes(2 * changes.PART_BYTES + 5)
     store.compact(1, model)
     assert store.checkpoint() == (1, model)
     store.compact(1, b"")
@@ -260,13 +258,13 @@ def test_who_knows_more_than_the_store_is_told(store: Store):
 def test_a_retry_after_compaction_is_recognized_for_a_day_and_not_for_ever(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ):
-    assert sql.KEY_SECONDS >= 24 * 3600
+    assert changes.KEY_SECONDS >= 24 * 3600
     keep(store, "one", 0, key="key")
     for _ in range(2):
         store.compact(1, b"model")
         old = store.append(lambda _: ("add", {}, {}), after=1, key="key")
         assert old == (Change(1, "add", {}, {"told": "one"}), False)
-    monkeypatch.setattr(sql, "KEY_SECONDS", 0)
+    monkeypatch.setattr(changes, "KEY_SECONDS", 0)
     store.compact(1, b"model")
     assert keep(store, "two", 1, key="key").seq == 2
     store.compact(2, b"model")
@@ -289,7 +287,7 @@ def test_another_model_has_no_part_in_a_store(opened: Open, begin: Begin):
         assert other.changes(0) == []
         other.compact(0, b"other")
     else:
-        with pytest.raises(OtherModel, match=f"with {identity[:12]} and this file is"):
+        with pytest.raises(DataError, match=f"with {identity[:12]} and this file is"):
             opened(address, "b" * 64)
     store = opened(address, identity)
     assert names(store) == ["one"] and store.checkpoint() is None
@@ -319,7 +317,7 @@ def test_an_unknown_format_is_refused(
         with psycopg.connect(address.replace("+psycopg", "")) as database:
             database.execute("CREATE SCHEMA later")
         address += "?options=-csearch_path%3Dlater"
-    monkeypatch.setattr(sql, "VERSION", 2)
+    monkeypatch.setattr(changes, "VERSION", 2)
     opened(address, identity).close()
     monkeypatch.undo()
     with pytest.raises(StoreError, match=r"must have format 1, however .* has 2: use"):
@@ -388,7 +386,7 @@ def test_threads_share_a_store(store: Store):
 def test_who_waits_too_long_is_told_and_may_try_again(
     opened: Open, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sql.Connection, "wait_seconds", 0.1)
+    monkeypatch.setattr(Connection, "wait_seconds", 0.1)
     address, identity = begin()
     first, second = opened(address, identity), opened(address, identity)
 

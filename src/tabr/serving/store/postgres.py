@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from tabr.errors import DataError
 from tabr.optional import require
-from tabr.serving.store.contract import Store, StoreError
-from tabr.serving.store.sql import Connection, SqlStore
+from tabr.serving.store.connection import Connection
 
 _CLIENT = {  # unless the address has others
     "connect_timeout": "10",
@@ -33,37 +29,8 @@ _SERVER = {
 }
 
 
-class Address(NamedTuple):
-    """The address of a database.
-
-    Attributes:
-        settings: The arguments of the driver.
-        place: The address for messages, without users and passwords.
-    """
-
-    settings: Mapping[str, str]
-    place: str
-
-    def clean(self, text: object) -> str:
-        """Return a driver's message as part of a sentence, without passwords."""
-        line = " ".join(str(text).split())
-        for name in ("password", "sslpassword"):
-            if secret := self.settings.get(name):
-                for form in (secret, quote(secret, safe="")):
-                    line = line.replace(form, "***")
-        return line
-
-
-def open_postgres(url: str, identity: str, begin: bool) -> Store:
-    """Open a store in PostgreSQL."""
-    address = _read(url)
-    lock = _lock_number(identity)
-    return SqlStore(
-        lambda: PostgresConnection(address, lock), identity, address.place, begin
-    )
-
-
-def _read(url: str) -> Address:
+def settings_of(url: str) -> dict[str, str]:
+    """Return the arguments of the driver for an address."""
     psycopg = require("psycopg", extra="serve")
     try:
         settings = psycopg.conninfo.conninfo_to_dict(url)
@@ -75,10 +42,7 @@ def _read(url: str) -> Address:
             " with %-codes for special characters, however this one does not: write"
             " it so"
         ) from None
-    host = settings.get("host") or settings.get("hostaddr") or "localhost"
-    name = settings.get("dbname") or ""
-    place = f"postgresql://{host}:{settings.get('port') or 5432}/{name}"
-    return Address({**_CLIENT, **settings}, place)
+    return {**_CLIENT, **settings}
 
 
 def _is_plain(url: str, port: str) -> bool:
@@ -99,40 +63,29 @@ class PostgresConnection(Connection):
     bytes_type = "bytea"
     is_shared = True
 
-    def __init__(self, address: Address, lock: int) -> None:
-        """Connect; the writers of a model share the number of a lock."""
-        self._psycopg = require("psycopg", extra="serve")
-        self._address, self._lock = address, lock
-        self.place = address.place
-        with self._errors():
-            self._database: Any = self._psycopg.connect(
-                **address.settings, autocommit=True, prepare_threshold=None
+    def __init__(self, settings: dict[str, str], identity: str) -> None:
+        """Connect by these arguments of the driver; writers of a model wait in turn."""
+        psycopg = require("psycopg", extra="serve")
+        self.driver_error = psycopg.Error
+        self._settings, self._lock = settings, _lock_number(identity)
+        host = settings.get("host") or settings.get("hostaddr") or "localhost"
+        port, name = settings.get("port") or 5432, settings.get("dbname") or ""
+        self.place = f"postgresql://{host}:{port}/{name}"  # without user and password
+        with self.errors():
+            self.database = psycopg.connect(
+                **settings, autocommit=True, prepare_threshold=None
             )
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except self._psycopg.Error as error:
-            raise self.failure(self._address.clean(error)) from None
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the connection is of no more use."""
-        return bool(self._database.closed)
-
-    def begin_reading(self) -> None:
-        """Begin a transaction that sees one state."""
-        self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-
-    def begin_writing(self) -> None:
-        """Begin a transaction that excludes other writers of this model."""
+    def begin(self, writes: bool) -> None:
+        """Begin a transaction that sees one state, or excludes writers of the model."""
+        if not writes:
+            self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            return
         # Each statement must see what was committed while we waited for the lock.
         self.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-        wait = {"lock_timeout": f"{1000 * self.wait_seconds:.0f}ms"}
-        settings = [*(_SERVER | wait).items()]
-        calls = ", ".join(["set_config(%s, %s, true)"] * len(settings))
-        self.execute(f"SELECT {calls}", *(text for pair in settings for text in pair))
+        settings = _SERVER | {"lock_timeout": f"{1000 * self.wait_seconds:.0f}ms"}
+        calls = (f"set_config('{name}', '{settings[name]}', true)" for name in settings)
+        self.execute(f"SELECT {', '.join(calls)}")
         # A server may be set up to answer before it has synced: not here.
         self.execute(
             "SELECT set_config('synchronous_commit', 'on', true)"
@@ -143,31 +96,24 @@ class PostgresConnection(Connection):
     def _wait_for(self, lock: int) -> None:
         self.execute("SELECT pg_advisory_xact_lock(%s::bigint)", lock)
 
-    def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement; return its rows."""
-        with self._errors(), self._database.cursor(binary=True) as cursor:
-            cursor.execute(sql, values or None)
-            rows: list[tuple[Any, ...]] = (
-                cursor.fetchall() if cursor.description else []
-            )
-        return rows
-
-    def commit(self) -> None:
-        """End the transaction durably."""
-        try:
-            self.execute("COMMIT")
-        except StoreError:
-            if not self.is_lost:
-                raise
-            raise self.unknown("the connection was lost") from None
-
     def has_tables(self) -> bool:
         """Whether the tables exist; no one else makes them during the transaction."""
         self._wait_for(_lock_number("tables"))
         ((exists,),) = self.execute("SELECT to_regclass('tabr_store') IS NOT NULL")
         return bool(exists)
 
-    def close(self) -> None:
-        """End the connection, without what it has not committed."""
-        with contextlib.suppress(self._psycopg.Error):
-            self._database.close()
+    def is_undone(self, error: BaseException | None) -> bool:
+        """Whether the server has told of the failure itself."""
+        return not self.is_lost
+
+    def _execute(self, sql: str, values: tuple[Any, ...]) -> Any:
+        return self.database.execute(sql, values or None, binary=True)
+
+    def reason(self, error: object) -> str:
+        """Return a driver's message as part of a sentence, without passwords."""
+        line = super().reason(error)
+        for name in ("password", "sslpassword"):
+            if secret := self._settings.get(name):
+                for form in (secret, quote(secret, safe="")):
+                    line = line.replace(form, "***")
+        return line

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tabr.serving.store.contract import NoStore, Store, StoreError
-from tabr.serving.store.sql import Connection, SqlStore
+from tabr.serving.store.connection import Connection, NoStore, StoreError
 
 FILE = "memory.db"  # in a folder
 _LOG_BYTES = 1 << 26  # to which a larger log is cut back
@@ -26,8 +22,8 @@ _SETTINGS = (
 _CLEAN = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 
 
-def open_sqlite(path: Path, identity: str, begin: bool) -> Store:
-    """Open a store in a file, or in a folder."""
+def file_at(path: Path, begin: bool) -> Path:
+    """Return the file of a store, in a folder that is made if need be."""
     path = path.absolute()
     if path.is_dir() or (not path.exists() and not path.suffix):
         path = path / FILE
@@ -40,7 +36,7 @@ def open_sqlite(path: Path, identity: str, begin: bool) -> Store:
             f"a store needs a folder, however {path.parent} cannot be made"
             f" ({error.strerror}): give another"
         ) from error
-    return SqlStore(lambda: SqliteConnection(path), identity, str(path), begin)
+    return path
 
 
 def _make_folder(folder: Path) -> None:
@@ -62,32 +58,34 @@ class SqliteConnection(Connection):
 
     bytes_type = "blob"
     is_shared = False
-    is_lost = False
+    driver_error = sqlite3.Error
 
     def __init__(self, path: Path) -> None:
         """Open the file; refuse one that is not a store."""
         self.place = str(path)
-        with self._errors(), contextlib.ExitStack() as on_error:
-            self._database = sqlite3.connect(
+        with self.errors():
+            self.database = sqlite3.connect(
                 path,
                 timeout=self.wait_seconds,
                 isolation_level=None,  # transactions begin explicitly
                 check_same_thread=False,  # a session has a lock
             )
-            on_error.callback(self._database.close)
-            for sql in _SETTINGS:
-                self._database.execute(sql)
-            self._begin_log()
-            on_error.pop_all()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
 
-    def _begin_log(self) -> None:
+    def _prepare(self) -> None:
         names = self._tables()
         if names and "tabr_store" not in names:  # before anything in it is changed
             raise StoreError(
                 f"a store is a file that tabr made, however {self.place} is a database"
                 " of something else: give another name"
             )
-        ((mode,),) = self._database.execute("PRAGMA journal_mode = WAL")
+        for sql in _SETTINGS:
+            self.execute(sql)
+        ((mode,),) = self.execute("PRAGMA journal_mode = WAL")
         if mode != "wal":
             raise StoreError(
                 f"a store needs a local disk, however SQLite cannot keep its log beside"
@@ -96,44 +94,20 @@ class SqliteConnection(Connection):
 
     def _tables(self) -> set[str]:
         sql = "SELECT name FROM sqlite_master WHERE type = 'table'"
-        return {name for (name,) in self._database.execute(sql)}
+        return {name for (name,) in self.execute(sql)}
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self.failure(error) from error
-
-    def begin_reading(self) -> None:
-        """Begin a transaction that sees one state."""
-        self.execute("BEGIN")
-
-    def begin_writing(self) -> None:
-        """Begin a transaction that excludes other writers."""
-        self.execute("BEGIN IMMEDIATE")
-
-    def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement; return its rows."""
-        with self._errors():
-            return self._database.execute(sql.replace("%s", "?"), values).fetchall()
-
-    def commit(self) -> None:
-        """Write the log and sync it."""
-        try:
-            self.execute("COMMIT")
-        except StoreError as error:
-            cause = error.__cause__
-            if getattr(cause, "sqlite_errorcode", None) in _CLEAN:
-                raise
-            raise self.unknown(cause) from cause
+    def begin(self, writes: bool) -> None:
+        """Begin a transaction that sees one state, or excludes other writers."""
+        self.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     def has_tables(self) -> bool:
         """Whether the tables exist."""
-        with self._errors():
-            return "tabr_store" in self._tables()
+        return "tabr_store" in self._tables()
 
-    def close(self) -> None:
-        """End the connection, without what it has not committed."""
-        with contextlib.suppress(sqlite3.Error):
-            self._database.close()
+    def is_undone(self, error: BaseException | None) -> bool:
+        """Whether the last page of a commit was not written."""
+        return getattr(error, "sqlite_errorcode", None) in _CLEAN
+
+    def _execute(self, sql: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
+        cursor: sqlite3.Cursor = self.database.execute(sql.replace("%s", "?"), values)
+        return cursor

@@ -5,7 +5,7 @@ import pandas as pd
 
 from tabr import TabRRegressor
 from tabr.errors import DataError
-from tabr.serving.schema import Schema
+from tabr.serving.messages import Schema
 from tabr.text import plain, plain_list
 
 from .conftest import SMALL, houses

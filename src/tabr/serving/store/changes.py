@@ -1,30 +1,33 @@
-"""A store in an SQL database: its tables, statements and transactions."""
+"""The changes of a model's candidates, kept in order.
+
+A change that `append` returned is on disk, once and whole, whatever happens to process
+or machine afterwards. Any number of processes may share a store, and any threads may
+call it: writers wait for writers, readers for readers. A forked process opens its own.
+
+PostgreSQL keeps this promise as it is set up by default, with `fsync` on.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import secrets
-import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, get_args
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
 
-from tabr.errors import DataError
-from tabr.serving.store.contract import (
-    Change,
-    ChangeKind,
-    ChangesCompacted,
-    KeyReused,
-    Maker,
+from tabr.errors import DataError, TabrError
+from tabr.serving.store.connection import (
+    Connection,
     NoStore,
-    OtherModel,
     OutcomeUnknown,
+    Session,
     StoreError,
 )
+from tabr.serving.store.postgres import PostgresConnection, settings_of
+from tabr.serving.store.sqlite import SqliteConnection, file_at
 
 VERSION = 1  # of the tables
 KEY_SECONDS = 7 * 24 * 3600  # for which a key outlives its change
@@ -47,149 +50,74 @@ _TABLES = (
     " seq bigint NOT NULL, content {bytes} NOT NULL, PRIMARY KEY (identity, part))",
 )
 
-
-class Connection(ABC):
-    """A connection to a database; its failures are StoreErrors."""
-
-    bytes_type: str  # as the database calls it
-    is_shared: bool  # whether models share the database
-    wait_seconds = 30.0  # for other writers
-    place: str  # of the database, for messages
-
-    @abstractmethod
-    def begin_reading(self) -> None:
-        """Begin a transaction that sees one state."""
-
-    @abstractmethod
-    def begin_writing(self) -> None:
-        """Begin a transaction that excludes other writers of this model."""
-
-    @abstractmethod
-    def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement with %s for values; return its rows."""
-
-    @abstractmethod
-    def commit(self) -> None:
-        """End the transaction durably.
-
-        Raises:
-            OutcomeUnknown: It may or may not have worked.
-        """
-
-    @abstractmethod
-    def has_tables(self) -> bool:
-        """Whether the tables exist; no one else makes them during the transaction."""
-
-    @property
-    @abstractmethod
-    def is_lost(self) -> bool:
-        """Whether the connection is of no more use."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End the connection, without what it has not committed."""
-
-    def failure(self, reason: object) -> StoreError:
-        """Return the error for a statement that failed."""
-        return StoreError(
-            f"changes are kept in {self.place}, however it cannot be used ({reason}):"
-            " nothing was changed, try again when it can"
-        )
-
-    def unknown(self, reason: object) -> OutcomeUnknown:
-        """Return the error for a commit that failed half way."""
-        return OutcomeUnknown(
-            f"changes are kept in {self.place}, however whether it has kept this one"
-            f" was not clear ({reason})"
-        )
+ChangeKind = Literal["add", "remove", "relabel"]
 
 
-class Session:
-    """Transactions on one connection, for one thread after another.
+class Change(NamedTuple):
+    """A change of a model's candidates; payload and response are plain JSON."""
 
-    The connection is made when it is needed, and again after it was lost.
+    seq: int  # 1, 2, ... without gaps
+    kind: ChangeKind
+    payload: dict[str, Any]  # the request; empty if found by its key after compaction
+    response: dict[str, Any]  # for the client
+
+
+NewChange = tuple[ChangeKind, dict[str, Any], dict[str, Any]]  # kind, payload, response
+Maker = Callable[[list[Change]], NewChange]  # from newer changes
+
+
+class ChangesCompacted(StoreError):
+    """The changes asked for are only in the checkpoint: begin again from it."""
+
+
+class KeyReused(TabrError, ValueError):
+    """A key came again, with another request."""
+
+
+def open_store(address: str | Path, identity: str, *, begin: bool = True) -> Store:
+    """Open the store of a model, or begin one.
+
+    Args:
+        address: A file or folder on a local disk, for SQLite, or a postgresql://
+            address. A name without a dot that is not there yet becomes a folder.
+        identity: The SHA-256 of the model file. A file serves one model; in PostgreSQL
+            each model has its own changes.
+        begin: Whether a missing store is begun; otherwise nothing is written.
+
+    Raises:
+        NoStore: There is no store of this model, and none may be begun.
+        DataError: The file belongs to another model, or the address is of another kind.
+        StoreError: The database cannot be opened.
     """
+    if isinstance(address, Path) or "://" not in address:
+        path = file_at(Path(address), begin)
+        return Store(partial(SqliteConnection, path), identity, begin)
+    scheme, _, rest = address.partition("://")
+    if scheme not in ("postgresql", "postgres", "postgresql+psycopg"):
+        raise DataError(  # which may hold a password, so it is not shown
+            "a store is a file, a folder or a postgresql:// address, however another"
+            " address came: give one of them"
+        )
+    settings = settings_of(f"postgresql://{rest}")
+    return Store(partial(PostgresConnection, settings, identity), identity, begin)
+
+
+class Store:
+    """The changes since the model file, or since the checkpoint that replaced it."""
 
     def __init__(
-        self,
-        connect: Callable[[], Connection],
-        begin: Callable[[Connection], None],
+        self, connect: Callable[[], Connection], identity: str, begin: bool
     ) -> None:
-        """Take a function that connects, and one that begins a transaction."""
-        self._connect, self._begin = connect, begin
-        self._lock = threading.Lock()
-        self._connection: Connection | None = None
-        self._is_closed = False
-
-    @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        """Commit the whole block or, if it raises, nothing of it."""
-        with self._lock:
-            connection = self._begun()
-            try:
-                yield connection
-                connection.commit()
-            except BaseException:
-                self._undo(connection)
-                raise
-
-    def _begun(self) -> Connection:
-        if self._is_closed:
-            raise StoreError("a store must be open, however this one was closed")
-        is_old = self._connection is not None
-        connection = self._connection = self._connection or self._connect()
+        """Take what makes a connection; see `open_store`."""
+        self._identity = identity
+        self._writer, self._reader = Session(connect, True), Session(connect, False)
         try:
-            self._begin(connection)
-        except BaseException as error:
-            was_lost = connection.is_lost
-            self._undo(connection)
-            if is_old and was_lost and isinstance(error, StoreError):
-                return self._begun()  # a new one is tried once
-            raise
-        return connection
-
-    def _undo(self, connection: Connection) -> None:
-        try:
-            connection.execute("ROLLBACK")
-        except StoreError:  # the end of the connection undoes it, too
-            self._connection = None
-            connection.close()
-
-    def close(self) -> None:
-        """End the connection for good."""
-        with self._lock:
-            self._is_closed = True
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
-
-
-class SqlStore:
-    """A store in an SQL database."""
-
-    def __init__(
-        self,
-        connect: Callable[[], Connection],
-        identity: str,
-        place: str,
-        begin: bool,
-    ) -> None:
-        """Open the store, or begin it.
-
-        Args:
-            connect: Makes a connection.
-            identity: The SHA-256 of the model file.
-            place: The database, for messages.
-            begin: Whether a missing store is begun; otherwise NoStore is raised.
-        """
-        self._identity, self._place = identity, place
-        self._writer = Session(connect, lambda connection: connection.begin_writing())
-        self._reader = Session(connect, lambda connection: connection.begin_reading())
-        with contextlib.ExitStack() as on_error:
-            on_error.callback(self.close)
             with self._writer.transaction() as database:
+                self._place = database.place
                 self._prepare(database, begin)
-            on_error.pop_all()
+        except BaseException:
+            self.close()
+            raise
 
     def _prepare(self, database: Connection, begin: bool) -> None:
         versions: dict[str, int] = {}
@@ -209,7 +137,7 @@ class SqlStore:
                 " was not: begin it"
             )
         if versions and not database.is_shared:
-            raise OtherModel(
+            raise DataError(
                 f"a store serves the model file it was begun with, however"
                 f" {self._place} was begun with {next(iter(versions)):.12} and this"
                 f" file is {self._identity:.12}: serve that file, or give another store"
@@ -237,7 +165,11 @@ class SqlStore:
         return parts[0][0], b"".join(content for _, content in parts)
 
     def changes(self, after: int) -> list[Change]:
-        """Return the changes with larger numbers, in order."""
+        """Return the changes with larger numbers, in order.
+
+        Raises:
+            ChangesCompacted: Some of them are in the checkpoint alone.
+        """
         with self._reader.transaction() as database:
             return self._newer(database, after)
 
@@ -298,7 +230,25 @@ class SqlStore:
     def append(
         self, make: Maker, *, after: int, key: str | None = None, fingerprint: str = ""
     ) -> tuple[Change, bool]:
-        """Add a change; see `Store.append`."""
+        """Add a change; no other comes between `make` and its change.
+
+        Args:
+            make: Called once at most, with the changes after `after`; returns kind,
+                payload and response. If it raises, nothing is kept. It may read the
+                store and must not write to it.
+            after: The number of the last change that the caller has.
+            key: The client's name for the request. A second time it changes nothing.
+            fingerprint: Differs between requests that are not the same.
+
+        Returns:
+            The change, and whether it is new, not an old one with the same key.
+
+        Raises:
+            KeyReused: The key came before with another fingerprint.
+            ChangesCompacted: Changes after `after` are in the checkpoint alone.
+            OutcomeUnknown: The database was lost while it took the change.
+            StoreError: Nothing was changed.
+        """
         key_hash = None if key is None else _hash(key)
         fingerprint, token = _hash(fingerprint), secrets.token_hex(16)
         try:
@@ -309,7 +259,9 @@ class SqlStore:
                         return old, False
                 newer = self._newer(database, after)
                 kind, payload, response = make(newer)
-                values = _kind(kind), _to_json(payload), _to_json(response)
+                if kind not in (kinds := get_args(ChangeKind)):
+                    raise ValueError(f"a change is one of {kinds}, however: {kind!r}")
+                values = kind, _to_json(payload), _to_json(response)
                 seq = after + len(newer) + 1
                 database.execute(
                     "INSERT INTO tabr_changes (identity, seq, kind, payload, response,"
@@ -343,7 +295,11 @@ class SqlStore:
             ) from error
 
     def compact(self, seq: int, model: bytes) -> None:
-        """Replace the changes up to this one by a model file that has them."""
+        """Replace the changes up to this one by a model file that has them.
+
+        Their keys are kept for a week. Nothing happens if the store has a checkpoint
+        with more changes.
+        """
         of_old = "WHERE identity = %s AND seq <= %s"
         with self._writer.transaction() as database:
             first, last = self._ends(database)
@@ -354,12 +310,11 @@ class SqlStore:
             if seq < first:  # another service was faster
                 return
             execute, identity = database.execute, self._identity
+            columns = "identity, key_hash, fingerprint, seq, kind, response, at"
             execute(
-                "INSERT INTO tabr_keys (identity, key_hash, fingerprint, seq, kind,"
-                " response, at) SELECT identity, key_hash, fingerprint, seq, kind,"
-                f" response, at FROM tabr_changes {of_old} AND key_hash IS NOT NULL",
-                identity,
-                seq,
+                f"INSERT INTO tabr_keys ({columns}) SELECT {columns} FROM tabr_changes"
+                f" {of_old} AND key_hash IS NOT NULL",
+                *(identity, seq),
             )
             execute(f"DELETE FROM tabr_changes {of_old}", identity, seq)
             execute("DELETE FROM tabr_checkpoints WHERE identity = %s", identity)
@@ -376,14 +331,6 @@ class SqlStore:
 
 def _change(seq: int, kind: ChangeKind, payload: str, response: str) -> Change:
     return Change(seq, kind, json.loads(payload), json.loads(response))
-
-
-def _kind(kind: ChangeKind) -> ChangeKind:
-    if kind not in get_args(ChangeKind):
-        raise ValueError(
-            f"a change is one of {get_args(ChangeKind)}, however: {kind!r}"
-        )
-    return kind
 
 
 def _to_json(value: dict[str, Any]) -> str:

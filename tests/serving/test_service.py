@@ -1,10 +1,19 @@
 import asyncio
 import threading
 import time
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from tabr.serving.batching import Batcher
+from tabr.serving.service import Batcher
+
+
+def finished(work: Coroutine[Any, Any, Any]) -> Any:
+    """Return the result of work; tests of the page leave a loop in the main thread."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 def test_what_comes_meanwhile_is_asked_together():
@@ -28,7 +37,7 @@ def test_what_comes_meanwhile_is_asked_together():
         batcher.close()
         return answers
 
-    assert asyncio.run(run()) == [[2], [4, 4], [6, 6], [8, 8]]
+    assert finished(run()) == [[2], [4, 4], [6, 6], [8, 8]]
     assert batches == [[1], [2, 2, 3, 3, 4, 4]]
 
 
@@ -45,7 +54,7 @@ def test_batches_are_not_larger_than_allowed():
         await asyncio.gather(*(batcher.ask([k, k]) for k in range(20)))
         batcher.close()
 
-    asyncio.run(run())
+    finished(run())
     assert max(sizes) <= 4 and sum(sizes) == 40
 
 
@@ -63,7 +72,7 @@ def test_one_bad_request_does_not_spoil_the_others():
         batcher.close()
         return answers
 
-    a, b, bad, c = asyncio.run(run())
+    a, b, bad, c = finished(run())
     assert (a, b, c) == (["a"], ["b"], ["c"])
     assert isinstance(bad, ValueError)
 
@@ -83,4 +92,4 @@ def test_a_client_that_leaves_holds_nobody_up():
         assert await batcher.ask([1]) == [1]
         batcher.close()
 
-    asyncio.run(run())
+    finished(run())

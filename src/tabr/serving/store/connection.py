@@ -1,0 +1,154 @@
+"""Connections to a database, and transactions on them that are kept whole."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tabr.errors import TabrError
+
+
+class StoreError(TabrError, RuntimeError):
+    """The store failed; nothing was changed, and it may be tried again."""
+
+
+class OutcomeUnknown(StoreError):
+    """The change may or may not be kept; sending it again with its key is safe."""
+
+
+class NoStore(StoreError):
+    """No store of this model was begun at the address."""
+
+
+class Connection(ABC):
+    """A connection to a database; its failures are StoreErrors."""
+
+    bytes_type: str  # as the database calls it
+    is_shared: bool  # whether models share the database
+    wait_seconds = 30.0  # for other writers
+    place: str  # of the database, for messages
+    driver_error: type[Exception]
+    database: Any  # as the driver has it
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server has ended the connection; a file never does."""
+        return bool(getattr(self.database, "closed", False))
+
+    @abstractmethod
+    def begin(self, writes: bool) -> None:
+        """Begin a transaction that sees one state, or excludes writers of the model."""
+
+    @abstractmethod
+    def has_tables(self) -> bool:
+        """Whether the tables exist; no one else makes them during the transaction."""
+
+    @abstractmethod
+    def is_undone(self, error: BaseException | None) -> bool:
+        """Whether nothing is left of a commit that failed with this error."""
+
+    @abstractmethod
+    def _execute(self, sql: str, values: tuple[Any, ...]) -> Any:
+        """Run a statement; return the driver's cursor."""
+
+    def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement with %s for values; return its rows."""
+        with self.errors():
+            cursor = self._execute(sql, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def commit(self) -> None:
+        """End the transaction durably.
+
+        Raises:
+            OutcomeUnknown: It may or may not have worked.
+        """
+        try:
+            self.execute("COMMIT")
+        except StoreError as error:
+            cause = error.__context__
+            if self.is_undone(cause):
+                raise
+            raise OutcomeUnknown(
+                f"changes are kept in {self.place}, however whether it has kept this"
+                f" one was not clear ({self.reason(cause)})"
+            ) from None
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn the driver's errors into StoreErrors, without what it may reveal."""
+        try:
+            yield
+        except self.driver_error as error:
+            raise StoreError(
+                f"changes are kept in {self.place}, however it cannot be used"
+                f" ({self.reason(error)}): nothing was changed, try again when it can"
+            ) from None
+
+    def reason(self, error: object) -> str:
+        """Return a driver's message as part of a sentence."""
+        return " ".join(str(error).split())
+
+    def close(self) -> None:
+        """End the connection, without what it has not committed."""
+        with contextlib.suppress(self.driver_error):
+            self.database.close()
+
+
+class Session:
+    """Transactions on one connection, for one thread after another.
+
+    The connection is made when it is needed, and again after it was lost.
+    """
+
+    def __init__(self, connect: Callable[[], Connection], writes: bool) -> None:
+        self._connect, self._writes = connect, writes
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._is_closed = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Commit the whole block or, if it raises, nothing of it."""
+        with self._lock:
+            connection = self._begun()
+            try:
+                yield connection
+                connection.commit()
+            except BaseException:
+                self._undo(connection)
+                raise
+
+    def _begun(self) -> Connection:
+        if self._is_closed:
+            raise StoreError("a store must be open, however this one was closed")
+        is_old = self._connection is not None
+        connection = self._connection = self._connection or self._connect()
+        try:
+            connection.begin(self._writes)
+        except BaseException as error:
+            was_lost = connection.is_lost
+            self._undo(connection)
+            if is_old and was_lost and isinstance(error, StoreError):
+                return self._begun()  # a new one is tried once
+            raise
+        return connection
+
+    def _undo(self, connection: Connection) -> None:
+        try:
+            connection.execute("ROLLBACK")
+        except StoreError:  # the end of the connection undoes it, too
+            self._connection = None
+            connection.close()
+
+    def close(self) -> None:
+        """End the connection for good."""
+        with self._lock:
+            self._is_closed = True
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None

@@ -16,6 +16,7 @@ from tabr.bench.methods.anp import (
     MAX_ROWS,
     MIN_ROWS,
     Attention,
+    Config,
     Gaussian,
     Memory,
     Network,
@@ -75,11 +76,8 @@ def a_network(width: int = 20) -> Network:
     """Heads of width 5, which is filled up, and all layers twice."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return (
-            Network(Schema(3, 0, (), "regression", 0, 100), width, 2, 2, 2)
-            .double()
-            .eval()
-        )
+        config = Config(width=width, n_self=2, n_cross=2, n_decoder=2)
+        return Network(Schema(3, 0, (), "regression", 0, 100), config).double().eval()
 
 
 def some_rows(*shape: int) -> tuple[Tensor, Tensor]:

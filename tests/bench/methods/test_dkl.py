@@ -14,6 +14,7 @@ from tabr.bench.methods.dkl import (
     DKL,
     EDGE,
     RBF,
+    Config,
     Network,
     Process,
     SpectralMixture,
@@ -143,7 +144,7 @@ def test_every_parameter_learns() -> None:
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randn(30, 3, generator=generator)
     rows = Rows(numbers, torch.empty(30, 0), torch.empty(30, 0).long())
-    network = Network(schema, "sm", 2, 8, 0.1, 10)
+    network = Network(schema, Config(kernel="sm", n_layers=2, width=8, grid_size=10))
     network.process.loss(network.root(rows), numbers[:, 0].double()).backward()
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name

@@ -15,6 +15,7 @@ from tabr.bench.methods.npt import (
     NPT,
     Block,
     Cells,
+    Config,
     LookaheadLamb,
     Network,
     cell_losses,
@@ -53,7 +54,7 @@ def test_has_as_many_parameters_as_layers_by_column_would_have() -> None:
         expected += (d_in + 1) * width + (width + 1) * (d_in - 1)
     for d in (len(columns) * width, width) * 2:
         expected += 5 * (d + 1) * d + (d + 1) * 4 * d + (4 * d + 1) * d + 4 * d
-    assert size(Network(n_numbers, levels, 4, width, 8, 0.1)) == expected
+    assert size(Network(n_numbers, levels, Config(4, width))) == expected
 
 
 def slow_block(block: Block, x: Tensor, allowed: list[list[int]]) -> Tensor:
@@ -100,7 +101,7 @@ def slow_tokens(network: Network, cells: Cells, levels: tuple[int, ...]) -> Tens
 @pytest.mark.parametrize("n_rows", [0, 2])
 def test_is_what_the_slow_transcription_says(n_rows: int) -> None:
     levels, n_context, width = (3, 2), 4, 8
-    network = Network(2, levels, 4, width, 2, 0.0)
+    network = Network(2, levels, Config(4, width, 2, 0.0))
     cells = some_cells(n_rows + n_context, 2, levels)
     context = list(range(n_rows, n_rows + n_context))
     allowed = [[*context, i] for i in range(n_rows)] + [context] * n_context
@@ -127,7 +128,7 @@ def test_is_what_the_slow_transcription_says(n_rows: int) -> None:
 
 
 def test_what_stands_in_a_hole_is_of_no_importance() -> None:
-    network, cells = Network(2, (3, 2), 2, 8, 2, 0.0), some_cells(5)
+    network, cells = Network(2, (3, 2), Config(2, 8, 2, 0.0)), some_cells(5)
     number = torch.where(cells.hole[:, :2], 77.0, cells.number)
     code = torch.where(cells.hole[:, 2:], -1, cells.code)
     other = network(Cells(number, code, cells.hole), 5)
@@ -224,8 +225,8 @@ def test_takes_as_many_steps_as_asked_for_in_batches_of_one_size() -> None:
 
 def test_is_not_tuned_and_has_batches_of_its_own() -> None:
     method = NPT(Setting("regression"), 0)
-    assert method.shape == (8, 64, 8, 0.1)
-    assert (method.n_steps, method.training.batch_size) == (2000, 4096)
+    assert method.config == Config(8, 64, 8, 0.1, n_steps=2000)
+    assert method.training.batch_size == 4096
     assert not NPT.has_batches
 
 

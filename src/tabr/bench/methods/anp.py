@@ -25,14 +25,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple, cast
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tabr.bench.methods.base import Setting, check_at_least, check_share
+from tabr.bench.methods.base import check_at_least, check_share
 from tabr.bench.methods.layers import attend, join_heads, split_heads
 from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
 from tabr.bench.methods.spaces import OPTIMIZER, Integer, Space
@@ -52,6 +53,30 @@ _KERNELS = [
 ]
 
 KeysValues = tuple[Tensor, Tensor]  # each (..., heads, n, d)
+
+
+@dataclass(frozen=True)
+class Config:
+    """The layers of the network, and the context of predictions.
+
+    There are `n_self` layers of self-attention in each encoder, `n_cross` from rows to
+    context, and `n_decoder` hidden layers of the decoder. The width is cut to a
+    multiple of the four heads. Predictions attend to a share of the training rows, at
+    most `max_context`.
+    """
+
+    width: int = 128
+    n_self: int = 2
+    n_cross: int = 2
+    n_decoder: int = 3
+    context_share: float = 1 / 3
+    max_context: int = 32_768
+    warmup_steps: int = 4000
+
+    def __post_init__(self) -> None:
+        """Check the context and the warm-up."""
+        check_share(context_share=self.context_share)
+        check_at_least(1, max_context=self.max_context, warmup_steps=self.warmup_steps)
 
 
 class Memory(NamedTuple):
@@ -152,20 +177,19 @@ class LatentEncoder(nn.Module):
 class Network(nn.Module):
     """Features (..., t, d) and a context -> means and variances (..., t, 1)."""
 
-    def __init__(
-        self, schema: Schema, width: int, n_self: int, n_cross: int, n_decoder: int
-    ) -> None:
+    def __init__(self, schema: Schema, config: Config) -> None:
         super().__init__()
         self.input = InputVector(schema, None)
-        d = self.input.width
-        self.latent = LatentEncoder(d + 1, width, n_self)
-        self.values = Encoder(d + 1, width, n_self)
+        d, width = self.input.width, config.width // N_HEADS * N_HEADS
+        self.latent = LatentEncoder(d + 1, width, config.n_self)
+        self.values = Encoder(d + 1, width, config.n_self)
         self.key = _linear(d, width)
         self.query = _linear(d, width)
-        self.cross_attentions = nn.ModuleList(Attention(width) for _ in range(n_cross))
+        layers = (Attention(width) for _ in range(config.n_cross))
+        self.cross_attentions = nn.ModuleList(layers)
         self.target = _linear(d, width)
         hidden: list[nn.Module] = []
-        for _ in range(n_decoder):
+        for _ in range(config.n_decoder):
             hidden += [_linear(3 * width, 3 * width, RELU_GAIN), nn.ReLU()]
         self.decoder = nn.Sequential(*hidden, _linear(3 * width, 2))
 
@@ -241,8 +265,9 @@ class WarmedAdamW:
 
 
 class ANP(NeuralMethod):
-    """A neural process that attends from rows to training rows."""
+    """A neural process that attends from rows to training rows; a batch is of tasks."""
 
+    config_type = Config
     outcomes = ("regression",)
     captures = False  # each step has a number of rows of its own
     search_space: ClassVar[Space] = {
@@ -265,44 +290,16 @@ class ANP(NeuralMethod):
     context: Tensor  # positions of training rows that predictions attend to
     memory: Memory
 
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        width: int = 128,
-        n_self: int = 2,
-        n_cross: int = 2,
-        n_decoder: int = 3,
-        context_share: float = 1 / 3,
-        max_context: int = 32_768,
-        warmup_steps: int = 4000,
-        **training: Any,
-    ) -> None:
-        """Keep the shape; `training` is what `NeuralMethod` takes.
-
-        There are `n_self` layers of self-attention in each encoder, `n_cross` from rows
-        to context, and `n_decoder` hidden layers of the decoder. The width is cut to a
-        multiple of the four heads. Predictions attend to a share of the training rows,
-        at most `max_context`. A batch is one of tasks.
-        """
-        super().__init__(setting, seed, **training)
-        check_share(context_share=context_share)
-        check_at_least(1, max_context=max_context, warmup_steps=warmup_steps)
-        self.shape = width // N_HEADS * N_HEADS, n_self, n_cross, n_decoder
-        self.context_share, self.max_context = context_share, max_context
-        self.warmup_steps = warmup_steps
-
     def build(self, schema: Schema) -> nn.Module:
         """Draw the context of predictions and return the network."""
-        size = int(schema.n_train * self.context_share)
-        size = max(1, min(size, self.max_context))
+        size = int(schema.n_train * self.config.context_share)
+        size = max(1, min(size, self.config.max_context))
         self.context = torch.randperm(schema.n_train)[:size].to(self.device)
-        return Network(schema, *self.shape)
+        return Network(schema, self.config)
 
     def optimizer(self) -> Stepper:
         """Return the optimizer of the network."""
-        return WarmedAdamW(self.network, self.training, self.warmup_steps)
+        return WarmedAdamW(self.network, self.training, self.config.warmup_steps)
 
     def loss(self, index: Tensor) -> Tensor:
         """Return the loss of random tasks, whatever rows the loop chose."""

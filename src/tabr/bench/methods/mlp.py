@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting
 from tabr.bench.methods.neural import (
     PUBLISHED_EMBEDDING,
     PUBLISHED_TRAINING,
+    EmbeddedConfig,
     NeuralMethod,
     Schema,
-    embedding_config,
 )
 from tabr.bench.methods.spaces import (
     EMBEDDINGS,
@@ -29,28 +29,29 @@ from tabr.bench.methods.spaces import (
     Uniform,
     ZeroOr,
 )
-from tabr.config import EmbeddingConfig, EmbeddingKind
 from tabr.network.embeddings import InputVector
 from tabr.network.rows import Rows
+
+
+@dataclass(frozen=True)
+class Config(EmbeddedConfig):
+    """The hidden layers."""
+
+    n_layers: int = 3
+    width: int = 384
+    dropout: float = 0.1
 
 
 class Network(nn.Module):
     """Rows (b) -> outputs (b, n_outputs)."""
 
-    def __init__(
-        self,
-        schema: Schema,
-        embedding: EmbeddingConfig | None,
-        n_layers: int,
-        width: int,
-        dropout: float,
-    ) -> None:
+    def __init__(self, schema: Schema, config: Config) -> None:
         super().__init__()
-        self.input = InputVector(schema, embedding)
-        widths = [self.input.width] + [width] * n_layers
+        self.input = InputVector(schema, config.numbers)
+        widths = [self.input.width] + [config.width] * config.n_layers
         layers: list[nn.Module] = []
         for d_in, d_out in itertools.pairwise(widths):
-            layers += [nn.Linear(d_in, d_out), nn.ReLU(), nn.Dropout(dropout)]
+            layers += [nn.Linear(d_in, d_out), nn.ReLU(), nn.Dropout(config.dropout)]
         self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], schema.n_outputs))
 
     def forward(self, rows: Rows) -> Tensor:
@@ -62,6 +63,7 @@ class Network(nn.Module):
 class MLP(NeuralMethod):
     """A multilayer perceptron; `embedding` chooses how numbers come in."""
 
+    config_type = Config
     search_space: ClassVar[Space] = {
         "n_layers": Integer(1, 6),
         "width": Integer(64, 1024),
@@ -75,30 +77,9 @@ class MLP(NeuralMethod):
         **PUBLISHED_TRAINING,
     }
 
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        embedding: EmbeddingKind | None = None,
-        n_layers: int = 3,
-        width: int = 384,
-        dropout: float = 0.1,
-        embedding_width: int = 24,
-        n_frequencies: int = 48,
-        frequency_scale: float = 0.1,
-        **training: Any,
-    ) -> None:
-        """Keep the shape; `training` is what `NeuralMethod` takes."""
-        super().__init__(setting, seed, **training)
-        self.shape = n_layers, width, dropout
-        self.embedding = embedding_config(
-            embedding, embedding_width, n_frequencies, frequency_scale
-        )
-
     def build(self, schema: Schema) -> nn.Module:
         """Return the network."""
-        return Network(schema, self.embedding, *self.shape)
+        return Network(schema, self.config)
 
     @classmethod
     def variant_space(cls, **fixed: Any) -> Space:

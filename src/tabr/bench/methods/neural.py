@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,32 +58,43 @@ class Schema(DataShape):
         return self.n_numbers + len(self.cardinalities)
 
 
-def embedding_config(
-    kind: EmbeddingKind | None, width: int, n_frequencies: int, frequency_scale: float
-) -> EmbeddingConfig | None:
-    """Return the embedding of numbers; None leaves them as they are."""
-    if kind is None:
-        return None
-    return EmbeddingConfig(kind, width, n_frequencies, frequency_scale)
+@dataclass(frozen=True)
+class EmbeddedConfig:
+    """How numbers come in; without an `embedding` they stay as they are."""
+
+    embedding: EmbeddingKind | None = None
+    embedding_width: int = 24
+    n_frequencies: int = 48
+    frequency_scale: float = 0.1
+    numbers: EmbeddingConfig | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Make `numbers`, which a network takes."""
+        if self.embedding is not None:
+            shape = self.embedding_width, self.n_frequencies, self.frequency_scale
+            object.__setattr__(self, "numbers", EmbeddingConfig(self.embedding, *shape))
 
 
 class NeuralMethod(ArrayMethod):
     """A network trained by AdamW until the validation score stops improving.
 
-    A subclass writes `build` and `search_space`. A network that also reads training
-    rows needs `loss` and `outputs` too: they are in `rows` and their labels in
-    `labels`, both on `device`. What all chunks of a prediction share goes to `prepare`.
+    A subclass writes `config_type`, `build` and `search_space`. A network that also
+    reads training rows needs `loss` and `outputs` too: they are in `rows` and their
+    labels in `labels`, both on `device`. What all chunks of a prediction share goes to
+    `prepare`.
 
     NOTE[DIFF]: the paper spares biases and normalisations from weight decay; the runs
     behind its figures decayed all parameters, and so do these.
 
     Attributes:
+        config_type: The dataclass of its parameters, beside those of the training.
         training_defaults: The training, where the constructor gets nothing else.
         captures: Whether a step can be a CUDA graph.
         rows_at_a_time: Rows of a prediction that are computed at once.
     """
 
     has_batches: ClassVar[bool] = True
+    config_type: ClassVar[type[Any]]
     training_defaults: ClassVar[TrainingConfig] = TrainingConfig(
         learning_rate=0.001, weight_decay=1e-5, mode="paper"
     )
@@ -96,10 +106,13 @@ class NeuralMethod(ArrayMethod):
     labels: Tensor
     history: History
 
-    def __init__(self, setting: Setting, seed: int, **training: Any) -> None:
-        """Keep the parameters of the training: fields of `TrainingConfig`."""
+    def __init__(self, setting: Setting, seed: int, **params: Any) -> None:
+        """Keep the parameters: fields of `TrainingConfig` and of `config_type`."""
         super().__init__(setting, seed)
-        self.training = dataclasses.replace(self.training_defaults, **training)
+        names = params.keys() & {part.name for part in fields(TrainingConfig)}
+        training = {name: params.pop(name) for name in names}
+        self.training = replace(self.training_defaults, **training)
+        self.config = self.config_type(**params)
 
     @abstractmethod
     def build(self, schema: Schema) -> nn.Module:

@@ -32,13 +32,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting
 from tabr.bench.methods.layers import Attention, CategoryVectors
 from tabr.bench.methods.neural import NeuralMethod, Schema
 from tabr.bench.methods.spaces import Space
@@ -55,6 +54,30 @@ BETAS = (0.9, 0.999)
 EPSILON = 1e-6
 MAX_LENGTH = 10.0
 LOOKAHEAD_STEPS, LOOKAHEAD_SHARE = 6, 0.5
+
+
+@dataclass(frozen=True)
+class Config:
+    """The shape of the network, and what is hidden in training.
+
+    With a label masking of 1 no label is ever seen.
+    """
+
+    n_layers: int = 8
+    width: int = 64
+    n_heads: int = 8
+    dropout: float = 0.1
+    masking: float = 0.15
+    label_masking: float = 1.0
+    n_steps: int = 2000
+
+    def __post_init__(self) -> None:
+        """Check the width."""
+        if self.width % self.n_heads:
+            raise ParameterError(
+                "width must be a multiple of n_heads, however:"
+                f" width={self.width}, n_heads={self.n_heads}"
+            )
 
 
 class Cells(NamedTuple):
@@ -231,23 +254,18 @@ class Network(nn.Module):
     """
 
     def __init__(
-        self,
-        n_numbers: int,
-        cardinalities: tuple[int, ...],
-        n_layers: int,
-        width: int,
-        n_heads: int,
-        dropout: float,
+        self, n_numbers: int, cardinalities: tuple[int, ...], config: Config
     ) -> None:
         super().__init__()
-        n_columns = n_numbers + len(cardinalities)
+        width = config.width
+        d_row = (n_numbers + len(cardinalities)) * width
         self.tokens = Tokens(n_numbers, cardinalities, width)
         self.blocks = nn.ModuleList(
-            Block(width if number % 2 else n_columns * width, n_heads, dropout)
-            for number in range(n_layers)
+            Block(width if number % 2 else d_row, config.n_heads, config.dropout)
+            for number in range(config.n_layers)
         )
         self.answers = Answers(n_numbers, cardinalities, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, cells: Cells, n_context: int) -> tuple[Tensor, Tensor]:
         """Return numbers (n, p) and log-probabilities (n, r, levels)."""
@@ -350,40 +368,15 @@ class Schedule:
 class NPT(NeuralMethod):
     """NPT-Base."""
 
+    config_type = Config
     has_batches = False  # the paper gave it batches of its own
     needs_no_tuning = True
     captures = False  # rates change from step to step, on the host
+    training_defaults = replace(NeuralMethod.training_defaults, batch_size=4096)
     search_space: ClassVar[Space] = {"learning_rate": 0.001}  # nothing is tuned
 
     context: Cells
     schedule: Schedule
-
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        n_layers: int = 8,
-        width: int = 64,
-        n_heads: int = 8,
-        dropout: float = 0.1,
-        masking: float = 0.15,
-        label_masking: float = 1.0,
-        n_steps: int = 2000,
-        learning_rate: float = 0.001,
-        batch_size: int = 4096,
-    ) -> None:
-        """Keep the shape; with a label masking of 1 no label is ever seen."""
-        super().__init__(
-            setting, seed, learning_rate=learning_rate, batch_size=batch_size
-        )
-        if width % n_heads:
-            raise ParameterError(
-                f"width must be a multiple of n_heads, however: {width=}, {n_heads=}"
-            )
-        self.shape = n_layers, width, n_heads, dropout
-        self.masking, self.label_masking = masking, label_masking
-        self.n_steps = n_steps
 
     def build(self, schema: Schema) -> nn.Module:
         """Draw the context of predictions and return the network."""
@@ -394,24 +387,25 @@ class NPT(NeuralMethod):
             cardinalities = (*cardinalities, schema.n_classes)
         n_columns = n_numbers + len(cardinalities)
         self.label = (n_numbers if self.task == "regression" else n_columns) - 1
-        chance = torch.full((n_columns,), self.masking)
+        masking = self.config.label_masking
+        chance = torch.full((n_columns,), self.config.masking)
         noise = torch.full((n_columns,), NOISE)
-        chance[self.label] = self.label_masking
-        if self.label_masking == 1:  # there is nothing to doubt
+        chance[self.label] = masking
+        if masking == 1:  # there is nothing to doubt
             noise[self.label] = 0.0
         n_levels = torch.tensor(cardinalities, dtype=torch.float32)
         self.chances = [part.to(self.device) for part in (chance, noise, n_levels)]
         n_context = min(self.training.batch_size, schema.n_train)
         index = torch.randperm(schema.n_train)[:n_context].to(self.device)
-        labels = self.labels[index] if self.label_masking < 1 else None
+        labels = self.labels[index] if masking < 1 else None
         self.context = self._cells(self.rows.take(index), labels)
         self._plan_steps(schema.n_train)
-        return Network(n_numbers, cardinalities, *self.shape)
+        return Network(n_numbers, cardinalities, self.config)
 
     def _plan_steps(self, n_train: int) -> None:
         """Choose batches of one size, and an epoch more rather than less."""
         n_batches = math.ceil(n_train / self.training.batch_size)
-        n_epochs = math.ceil(self.n_steps / n_batches)
+        n_epochs = math.ceil(self.config.n_steps / n_batches)
         self.n_steps = n_epochs * n_batches
         self.training = replace(
             self.training,

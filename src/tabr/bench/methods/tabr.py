@@ -15,7 +15,7 @@ from tabr.bench.methods.base import Method, Setting
 from tabr.bench.methods.neural import (
     PUBLISHED_EMBEDDING,
     PUBLISHED_TRAINING,
-    embedding_config,
+    EmbeddedConfig,
 )
 from tabr.bench.methods.spaces import (
     EMBEDDINGS,
@@ -73,9 +73,9 @@ class TabRMethod(Method):
         make = TabRRegressor if setting.outcome == "regression" else TabRClassifier
         self.estimator = make(
             mode="paper",
-            embedding=embedding_config(
+            embedding=EmbeddedConfig(
                 embedding, embedding_width, n_frequencies, frequency_scale
-            ),
+            ).numbers,
             normalization="quantile" if setting.normalized else "none",
             column_kinds=dict(setting.column_kinds),
             device=setting.device,

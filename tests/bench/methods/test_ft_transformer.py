@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from tabr.bench.methods import Setting
 from tabr.bench.methods.ft_transformer import Config, FTTransformer, Network
 from tabr.bench.methods.layers import CategoryVectors
-from tabr.bench.methods.neural import Schema
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 
 CONFIG = {
     "batch_size": 256,
@@ -29,11 +29,11 @@ CONFIG = {
 }
 
 
-def a_schema(n_num: int, n_bin: int, cardinalities: tuple[int, ...] = ()) -> Schema:
-    return Schema(n_num, n_bin, cardinalities, "regression", 0, n_train=100)
+def a_schema(n_num: int, n_bin: int, cardinalities: tuple[int, ...] = ()) -> DataShape:
+    return DataShape(n_num, n_bin, cardinalities, "regression", 0)
 
 
-def some_rows(schema: Schema, n: int = 5, seed: int = 0) -> Rows:
+def some_rows(schema: DataShape, n: int = 5, seed: int = 0) -> Rows:
     generator = torch.Generator().manual_seed(seed)
     codes = [
         torch.randint(levels, (n,), generator=generator)
@@ -58,12 +58,12 @@ def size(network: nn.Module) -> int:
     ],
 )
 def test_has_the_published_number_of_parameters(
-    schema: Schema, shape: tuple[int, int, float], n_parameters: int
+    schema: DataShape, shape: tuple[int, int, float], n_parameters: int
 ) -> None:
     assert size(Network(schema, Config(*shape))) == n_parameters
 
 
-def package_twin(network: Network, schema: Schema) -> nn.Module:
+def package_twin(network: Network, schema: DataShape) -> nn.Module:
     """Return the package's network with the same weights."""
     package = pytest.importorskip("rtdl_revisiting_models")
     twin: nn.Module = package.FTTransformer(
@@ -131,7 +131,7 @@ def test_a_code_without_a_level_has_the_zero_vector() -> None:
 @pytest.mark.parametrize(
     "schema", [a_schema(2, 0), a_schema(0, 2), a_schema(0, 0, (3,))]
 )
-def test_needs_no_particular_kind_of_column(schema: Schema) -> None:
+def test_needs_no_particular_kind_of_column(schema: DataShape) -> None:
     network = Network(schema, Config(2, 16, 1.5, 0.1, 0.1, 0.1))
     out = network(some_rows(schema))
     assert out.shape == (5, 1)

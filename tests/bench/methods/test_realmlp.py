@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from tabr.bench.methods import Setting
-from tabr.bench.methods.neural import Schema
 from tabr.bench.methods.realmlp import (
     Config,
     Linear,
@@ -29,6 +28,7 @@ from tabr.bench.tasks.task import LabelledRows
 from tabr.metrics import rmse
 from tabr.network.rows import Rows
 from tabr.tables.preprocessor import Arrays
+from tabr.tables.shape import DataShape
 from tests.bench.methods.checks import SETTINGS, parts
 
 SMALL = {"width": 16, "n_layers": 2, "batch_size": 32, "max_epochs": 4}
@@ -37,7 +37,7 @@ SMALL = {"width": 16, "n_layers": 2, "batch_size": 32, "max_epochs": 4}
 def a_network(
     n_num: int, n_bin: int, cardinalities: tuple[int, ...] = (), **config: Any
 ) -> Network:
-    schema = Schema(n_num, n_bin, cardinalities, "regression", 0, 100)
+    schema = DataShape(n_num, n_bin, cardinalities, "regression", 0)
     return Network(schema, Config("mish", **config))
 
 
@@ -135,7 +135,7 @@ def test_a_layer_without_any_variance_stays_finite() -> None:
 
 
 def test_the_network_is_its_formula() -> None:
-    schema = Schema(2, 1, (3, 2), "classes", 4, 100)
+    schema = DataShape(2, 1, (3, 2), "classes", 4)
     network = Network(schema, Config("selu", n_layers=2, width=6))
     for parameter in network.parameters():
         nn.init.normal_(parameter)

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tabr.bench.methods import Setting
-from tabr.bench.methods.neural import Schema
 from tabr.bench.methods.saint import SAINT, Block, Config, Network, NumberVectors
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 from tests.bench.methods.checks import SETTINGS, parts
 
 FIXED = (4, 32, 48, 4.0)  # the paper's shape for large tables
@@ -41,9 +41,9 @@ PUBLISHED = {
 
 def a_schema(
     n_numbers: int, cardinalities: tuple[int, ...] = (), n_outputs: int = 1
-) -> Schema:
+) -> DataShape:
     task = "regression" if n_outputs == 1 else "classes"
-    return Schema(n_numbers, 0, cardinalities, task, n_outputs, 100)
+    return DataShape(n_numbers, 0, cardinalities, task, n_outputs)
 
 
 def some_rows(
@@ -176,7 +176,7 @@ def test_the_context_of_predictions_is_drawn_from_training_rows_by_the_seed() ->
 
 
 @pytest.mark.parametrize("schema", [a_schema(2), a_schema(0, (3, 2))])
-def test_needs_no_particular_kind_of_column(schema: Schema) -> None:
+def test_needs_no_particular_kind_of_column(schema: DataShape) -> None:
     network = Network(schema, Config(1, 4, 3, 2.0, 0.1, 0.1))
     rows = some_rows(4, schema.n_num, schema.cardinalities)
     assert network(rows, rows).shape == (4, 1)

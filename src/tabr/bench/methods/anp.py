@@ -35,11 +35,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tabr.bench.methods.base import check_at_least, check_share
 from tabr.bench.methods.layers import attend, join_heads, split_heads
-from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
+from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod
 from tabr.bench.methods.spaces import OPTIMIZER, Integer, Space
 from tabr.config import TrainingConfig
 from tabr.network.embeddings import InputVector
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 from tabr.training.optimizers import Stepper
 
 MIN_ROWS, MAX_ROWS = 10, 500  # of a task in training
@@ -177,7 +178,7 @@ class LatentEncoder(nn.Module):
 class Network(nn.Module):
     """Features (..., t, d) and a context -> means and variances (..., t, 1)."""
 
-    def __init__(self, schema: Schema, config: Config) -> None:
+    def __init__(self, schema: DataShape, config: Config) -> None:
         super().__init__()
         self.input = InputVector(schema, None)
         d, width = self.input.width, config.width // N_HEADS * N_HEADS
@@ -290,11 +291,11 @@ class ANP(NeuralMethod):
     context: Tensor  # positions of training rows that predictions attend to
     memory: Memory
 
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Draw the context of predictions and return the network."""
-        size = int(schema.n_train * self.config.context_share)
+        size = int(self.rows.n_rows * self.config.context_share)
         size = max(1, min(size, self.config.max_context))
-        self.context = torch.randperm(schema.n_train)[:size].to(self.device)
+        self.context = torch.randperm(self.rows.n_rows)[:size].to(self.device)
         return Network(schema, self.config)
 
     def optimizer(self) -> Stepper:

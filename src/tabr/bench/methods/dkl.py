@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from tabr.bench.methods import mlp
 from tabr.bench.methods.base import Encoded, check_at_least
-from tabr.bench.methods.neural import NeuralMethod, Schema
+from tabr.bench.methods.neural import NeuralMethod
 from tabr.bench.methods.spaces import (
     Integer,
     LogUniform,
@@ -41,6 +41,7 @@ from tabr.bench.methods.spaces import (
 from tabr.errors import ParameterError
 from tabr.metrics import Score
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 
 Kernel = Literal["rbf", "sm"]
 EDGE = 0.95  # features lie between -EDGE and EDGE
@@ -215,7 +216,7 @@ def _factor(matrix: Tensor) -> Tensor:
 class Network(nn.Module):
     """Rows (n) -> features (n, 2) -> a root (n, r) of their kernel matrix."""
 
-    def __init__(self, schema: Schema, config: Config) -> None:
+    def __init__(self, schema: DataShape, config: Config) -> None:
         super().__init__()
         to_plane = replace(schema, task="classes", n_classes=2)  # two outputs
         self.perceptron = mlp.Network(to_plane, config)
@@ -259,7 +260,7 @@ class DKL(NeuralMethod):
     network: Network
     posterior: Posterior
 
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return the network."""
         return Network(schema, self.config)
 

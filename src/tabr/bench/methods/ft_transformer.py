@@ -29,10 +29,11 @@ from torch import Tensor, nn
 
 from tabr.bench.methods.base import check_at_least
 from tabr.bench.methods.layers import Attention, CategoryVectors, GatedFeedForward
-from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
+from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod
 from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
 from tabr.errors import ParameterError
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 
 N_HEADS = 8
 
@@ -60,13 +61,14 @@ class Config:
 class Tokens(nn.Module):
     """Rows (b) -> tokens (b, 1 + n_columns, width), the one that is read first."""
 
-    def __init__(self, schema: Schema, width: int) -> None:
+    def __init__(self, schema: DataShape, width: int) -> None:
         """Draw all vectors uniform within width ** -0.5."""
         super().__init__()
         self.reader = nn.Parameter(torch.empty(1, width))
-        self.number = nn.Parameter(torch.empty(schema.n_numbers, width))
+        n_numbers, n_categories = schema.n_num + schema.n_bin, len(schema.cardinalities)
+        self.number = nn.Parameter(torch.empty(n_numbers, width))
         self.category = CategoryVectors(schema.cardinalities, width)
-        self.bias = nn.Parameter(torch.empty(schema.n_columns, width))
+        self.bias = nn.Parameter(torch.empty(n_numbers + n_categories, width))
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(width**-0.5), width**-0.5)
 
@@ -112,7 +114,7 @@ class Block(nn.Module):
 class Network(nn.Module):
     """Rows (b) -> outputs (b, n_outputs)."""
 
-    def __init__(self, schema: Schema, config: Config) -> None:
+    def __init__(self, schema: DataShape, config: Config) -> None:
         super().__init__()
         width = config.width
         self.tokens = Tokens(schema, width)
@@ -157,6 +159,6 @@ class FTTransformer(NeuralMethod):
         **PUBLISHED_TRAINING,
     }
 
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return the network."""
         return Network(schema, self.config)

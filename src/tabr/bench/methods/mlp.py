@@ -18,7 +18,6 @@ from tabr.bench.methods.neural import (
     PUBLISHED_TRAINING,
     EmbeddedConfig,
     NeuralMethod,
-    Schema,
 )
 from tabr.bench.methods.spaces import (
     EMBEDDINGS,
@@ -31,6 +30,7 @@ from tabr.bench.methods.spaces import (
 )
 from tabr.network.embeddings import InputVector
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Config(EmbeddedConfig):
 class Network(nn.Module):
     """Rows (b) -> outputs (b, n_outputs)."""
 
-    def __init__(self, schema: Schema, config: Config) -> None:
+    def __init__(self, schema: DataShape, config: Config) -> None:
         super().__init__()
         self.input = InputVector(schema, config.numbers)
         widths = [self.input.width] + [config.width] * config.n_layers
@@ -77,7 +77,7 @@ class MLP(NeuralMethod):
         **PUBLISHED_TRAINING,
     }
 
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return the network."""
         return Network(schema, self.config)
 

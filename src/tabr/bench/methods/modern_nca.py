@@ -25,11 +25,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tabr.bench.methods.base import check_share
-from tabr.bench.methods.neural import EmbeddedConfig, NeuralMethod, Schema
+from tabr.bench.methods.neural import EmbeddedConfig, NeuralMethod
 from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
 from tabr.config import EmbeddingKind
 from tabr.network.embeddings import InputVector
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 
 _TINY = 1e-7  # added to probabilities before their logarithm
 _ROWS = 16_384  # candidates encoded at a time
@@ -59,7 +60,7 @@ class Config(EmbeddedConfig):
 class Encoder(nn.Module):
     """Rows (b) -> points (b, width)."""
 
-    def __init__(self, schema: Schema, config: Config) -> None:
+    def __init__(self, schema: DataShape, config: Config) -> None:
         super().__init__()
         self.input = InputVector(schema, config.numbers)
         width = config.width
@@ -114,7 +115,7 @@ class ModernNCA(NeuralMethod):
     targets: Tensor  # (n, c): standardised numbers, or one-hot classes
     candidates: Tensor  # (n, width): the points of all training rows
 
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return the encoder; make targets of the labels."""
         self.targets = self.labels[:, None]
         if self.task != "regression":

@@ -38,27 +38,6 @@ PUBLISHED_EMBEDDING: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Schema(DataShape):
-    """What a network must know of a table to be built.
-
-    Attributes:
-        n_train: Training rows.
-    """
-
-    n_train: int
-
-    @property
-    def n_numbers(self) -> int:
-        """Numeric and binary columns."""
-        return self.n_num + self.n_bin
-
-    @property
-    def n_columns(self) -> int:
-        """All columns."""
-        return self.n_numbers + len(self.cardinalities)
-
-
-@dataclass(frozen=True)
 class EmbeddedConfig:
     """How numbers come in; without an `embedding` they stay as they are."""
 
@@ -115,7 +94,7 @@ class NeuralMethod(ArrayMethod):
         self.config = self.config_type(**params)
 
     @abstractmethod
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return a new network, by default from `Rows` to outputs (b, n_outputs)."""
 
     def optimizer(self) -> Stepper | None:
@@ -147,13 +126,12 @@ class NeuralMethod(ArrayMethod):
         self.rows = Rows.from_arrays(train.arrays, self.device)
         self.labels = torch.from_numpy(train.labels).to(self.device)
         validation = Rows.from_arrays(val.arrays, self.device)
-        schema = Schema(
+        schema = DataShape(
             n_num=train.arrays.num.shape[1],
             n_bin=train.arrays.bin.shape[1],
             cardinalities=self.preprocessor.cardinalities,
             task=self.task,
             n_classes=self.target.n_classes,
-            n_train=train.n_rows,
         )
         with seeded(self.seed, self.device) as generator:
             lane = Lane(self.device, self.seed, captures=self.captures)

@@ -39,10 +39,11 @@ import torch
 from torch import Tensor, nn
 
 from tabr.bench.methods.layers import Attention, CategoryVectors
-from tabr.bench.methods.neural import NeuralMethod, Schema
+from tabr.bench.methods.neural import NeuralMethod
 from tabr.bench.methods.spaces import Space
 from tabr.errors import ParameterError
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 from tabr.training.optimizers import Stepper
 
 NORM_EPSILON = 1e-12
@@ -378,9 +379,9 @@ class NPT(NeuralMethod):
     context: Cells
     schedule: Schedule
 
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Draw the context of predictions and return the network."""
-        n_numbers, cardinalities = schema.n_numbers, schema.cardinalities
+        n_numbers, cardinalities = schema.n_num + schema.n_bin, schema.cardinalities
         if self.task == "regression":
             n_numbers += 1
         else:
@@ -395,11 +396,11 @@ class NPT(NeuralMethod):
             noise[self.label] = 0.0
         n_levels = torch.tensor(cardinalities, dtype=torch.float32)
         self.chances = [part.to(self.device) for part in (chance, noise, n_levels)]
-        n_context = min(self.training.batch_size, schema.n_train)
-        index = torch.randperm(schema.n_train)[:n_context].to(self.device)
+        n_context = self.training.batch_size  # or all rows, if they are fewer
+        index = torch.randperm(self.rows.n_rows)[:n_context].to(self.device)
         labels = self.labels[index] if masking < 1 else None
         self.context = self._cells(self.rows.take(index), labels)
-        self._plan_steps(schema.n_train)
+        self._plan_steps(self.rows.n_rows)
         return Network(n_numbers, cardinalities, self.config)
 
     def _plan_steps(self, n_train: int) -> None:

@@ -29,11 +29,12 @@ from torch import Tensor, nn
 
 from tabr.bench.methods.base import Encoded, Floats, Setting, one_hot
 from tabr.bench.methods.layers import CategoryVectors
-from tabr.bench.methods.neural import NeuralMethod, Schema
+from tabr.bench.methods.neural import NeuralMethod
 from tabr.bench.methods.spaces import Joint, LogUniform, OneOf, Space
 from tabr.metrics import Score
 from tabr.network.rows import Rows
 from tabr.tables.preprocessor import Arrays
+from tabr.tables.shape import DataShape
 
 NumberKind = Literal["none", "pl", "plr", "pbld"]
 Activation = Literal["selu", "mish", "relu"]
@@ -203,12 +204,12 @@ class Block(nn.Module):
 class Network(nn.Module):
     """Rows (b) as a scaler gives them -> outputs (b, n_outputs)."""
 
-    def __init__(self, schema: Schema, config: Config) -> None:
+    def __init__(self, schema: DataShape, config: Config) -> None:
         """Make the layers; `adapt` sets what depends on rows."""
         super().__init__()
         self.numbers: Numbers | None = None
         n_num, n_categories = schema.n_num, len(schema.cardinalities)
-        d_in = schema.n_numbers + _CATEGORY_WIDTH * n_categories
+        d_in = n_num + schema.n_bin + _CATEGORY_WIDTH * n_categories
         if config.numbers != "none" and n_num > 0:
             self.numbers = Numbers(n_num, config.numbers, config.frequency_scale)
             d_in += self.numbers.width - n_num
@@ -370,15 +371,15 @@ class RealMLP(NeuralMethod):
         super().__init__(setting, seed, max_epochs=max_epochs, **params)
         self.n_epochs = max_epochs
 
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return the network, initialised by training rows, and make its optimizer."""
         self.bounds = self.labels.min(), self.labels.max()
         schema = replace(schema, cardinalities=self.scaler.large)
         network = Network(schema, self.config).to(self.device)
-        some = torch.randperm(schema.n_train)[:_ROWS].to(self.device)
+        some = torch.randperm(self.rows.n_rows)[:_ROWS].to(self.device)
         network.adapt(self.rows.take(some))
         training = self.training
-        n_steps = self.n_epochs * math.ceil(schema.n_train / training.batch_size)
+        n_steps = self.n_epochs * math.ceil(self.rows.n_rows / training.batch_size)
         rates = training.learning_rate, training.weight_decay
         self.adam = ScheduledAdam(network, *rates, n_steps)
         return network

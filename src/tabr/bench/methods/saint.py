@@ -42,9 +42,10 @@ from tabr.bench.methods.layers import (
     join_heads,
     split_heads,
 )
-from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
+from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod
 from tabr.bench.methods.spaces import OPTIMIZER, Integer, Space, Uniform
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 from tabr.training.losses import row_losses
 
 N_HEADS = 8
@@ -90,11 +91,11 @@ class NumberVectors(nn.Module):
 class Tokens(nn.Module):
     """Rows (n) -> tokens (n, n_columns, width), those of categories first."""
 
-    def __init__(self, schema: Schema, width: int) -> None:
+    def __init__(self, schema: DataShape, width: int) -> None:
         super().__init__()
         self.category = CategoryVectors(schema.cardinalities, width)
         nn.init.normal_(self.category.weight)
-        self.number = NumberVectors(schema.n_numbers, width)
+        self.number = NumberVectors(schema.n_num + schema.n_bin, width)
 
     def forward(self, rows: Rows) -> Tensor:
         """Return a token for each column."""
@@ -160,12 +161,12 @@ class Block(nn.Module):
 class Network(nn.Module):
     """Rows (b), context rows (c) -> outputs (b, n_outputs)."""
 
-    def __init__(self, schema: Schema, config: Config) -> None:
+    def __init__(self, schema: DataShape, config: Config) -> None:
         super().__init__()
         self.tokens = Tokens(schema, config.width)
-        self.blocks = nn.ModuleList(
-            Block(schema.n_columns, config) for _ in range(config.depth)
-        )
+        n_columns = schema.n_num + schema.n_bin + len(schema.cardinalities)
+        blocks = (Block(n_columns, config) for _ in range(config.depth))
+        self.blocks = nn.ModuleList(blocks)
         self.output = nn.Sequential(
             nn.Linear(config.width, OUTPUT_HIDDEN),
             nn.ReLU(),
@@ -209,10 +210,9 @@ class SAINT(NeuralMethod):
 
     context: Rows  # of predictions
 
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Draw the context of predictions and return the network."""
-        n_context = min(self.training.batch_size, schema.n_train)
-        index = torch.randperm(schema.n_train)[:n_context]
+        index = torch.randperm(self.rows.n_rows)[: self.training.batch_size]
         self.context = self.rows.take(index.to(self.device))
         return Network(schema, self.config)
 

@@ -23,12 +23,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.neural import NeuralMethod, Schema
+from tabr.bench.methods.neural import NeuralMethod
 from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
 from tabr.config import TrainingConfig
 from tabr.network.embeddings import OneHot
 from tabr.network.rows import Rows
 from tabr.optional import require
+from tabr.tables.shape import DataShape
 from tabr.training.optimizers import decay_groups
 
 
@@ -57,7 +58,7 @@ class Network(nn.Module):
     """
 
     def __init__(
-        self, schema: Schema, config: Config, embedding: nn.Module | None
+        self, schema: DataShape, config: Config, embedding: nn.Module | None
     ) -> None:
         super().__init__()
         tabm = require("tabm", extra="baselines")
@@ -165,10 +166,10 @@ class TabM(NeuralMethod):
             return cls.search_space
         return {**cls.search_space, **cls.embedding_space}
 
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return the network; draw where each member starts."""
         config: Config = self.config
-        self.starts = torch.randint(schema.n_train, (config.k,)).to(self.device)
+        self.starts = torch.randint(self.rows.n_rows, (config.k,)).to(self.device)
         embedding: nn.Module | None = None
         if config.embedding is not None and schema.n_num > 0:
             shape = config.embedding_width, config.n_bins

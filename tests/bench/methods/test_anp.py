@@ -101,9 +101,9 @@ def slow_attention(layer: Attention, x: Tensor, keys: Tensor, values: Tensor) ->
     return torch.stack(rows)
 
 
-def slow_encoder(encoder: nn.Module, pairs: Tensor) -> Tensor:
-    values: Tensor = encoder.pair(pairs)
-    for layer in encoder.attentions:
+def slow_encoder(encoder: nn.Sequential, pairs: Tensor) -> Tensor:
+    values: Tensor = encoder[0](pairs)
+    for layer in encoder[1:]:
         values = slow_attention(layer, values, values, values)
     return values
 

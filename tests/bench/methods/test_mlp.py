@@ -55,7 +55,7 @@ def test_is_a_chain_of_linear_relu_and_dropout() -> None:
     for row, code in enumerate(rows.cat[:, 0].tolist()):
         if code >= 0:
             x[row, 3 + code] = 1
-    first, _, _, second, _, _, last = network.layers
+    _, first, _, _, second, _, _, last = network
     for layer in (first, second):
         x = (x @ layer.weight.T + layer.bias).clamp(min=0)
     torch.testing.assert_close(network(rows), x @ last.weight.T + last.bias)

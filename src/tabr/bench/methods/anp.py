@@ -23,8 +23,7 @@ on a GPU products are of bfloat16.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, cast
 
@@ -47,6 +46,8 @@ MIN_ROWS, MAX_ROWS = 10, 500  # of a task in training
 N_HEADS = 4
 DROPOUT = 0.1
 RELU_GAIN = math.sqrt(2)
+# The attention of cuDNN makes a plan for each new shape, which takes longer than the
+# step; here each step has a shape of its own.
 _KERNELS = [
     SDPBackend.FLASH_ATTENTION,
     SDPBackend.EFFICIENT_ATTENTION,
@@ -143,20 +144,10 @@ class Attention(nn.Module):
         return split_heads(F.linear(x, weight), N_HEADS)
 
 
-class Encoder(nn.Module):
-    """Pairs of features and label (..., n, d) -> (..., n, width), by self-attention."""
-
-    def __init__(self, d_in: int, width: int, n_self: int) -> None:
-        super().__init__()
-        self.pair = _linear(d_in, width)
-        self.attentions = nn.ModuleList(Attention(width) for _ in range(n_self))
-
-    def forward(self, pairs: Tensor) -> Tensor:
-        """Return the encoded pairs."""
-        x: Tensor = self.pair(pairs)
-        for attention in self.attentions:
-            x = attention(x)
-        return x
+def pair_encoder(d_in: int, width: int, n_self: int) -> nn.Sequential:
+    """Return self-attention from pairs of features and label to (..., n, width)."""
+    attentions = (Attention(width) for _ in range(n_self))
+    return nn.Sequential(_linear(d_in, width), *attentions)
 
 
 class LatentEncoder(nn.Module):
@@ -164,7 +155,7 @@ class LatentEncoder(nn.Module):
 
     def __init__(self, d_in: int, width: int, n_self: int) -> None:
         super().__init__()
-        self.encoder = Encoder(d_in, width, n_self)
+        self.encoder = pair_encoder(d_in, width, n_self)
         self.hidden = _linear(width, width, RELU_GAIN)
         self.mean = _linear(width, width)
         self.log_variance = _linear(width, width)
@@ -183,7 +174,7 @@ class Network(nn.Module):
         self.input = InputVector(schema, None)
         d, width = self.input.width, config.width // N_HEADS * N_HEADS
         self.latent = LatentEncoder(d + 1, width, config.n_self)
-        self.values = Encoder(d + 1, width, config.n_self)
+        self.values = pair_encoder(d + 1, width, config.n_self)
         self.key = _linear(d, width)
         self.query = _linear(d, width)
         layers = (Attention(width) for _ in range(config.n_cross))
@@ -308,7 +299,9 @@ class ANP(NeuralMethod):
         n_context, n_task = task_sizes(n_rows)
         rows = torch.randint(n_rows, (n_tasks, n_task), device=self.device)
         x = self.network.input(self.rows.take(rows))
-        with _fast_training(self.device):
+        is_cuda = self.device.type == "cuda"
+        products = torch.autocast(self.device.type, torch.bfloat16, enabled=is_cuda)
+        with products, sdpa_kernel(_KERNELS):
             return self.network.loss(x, self.labels[rows], n_context)
 
     def prepare(self) -> None:
@@ -322,20 +315,6 @@ class ANP(NeuralMethod):
         mean, _ = self.network(self.network.input(rows)[None], self.memory)
         out: Tensor = mean.squeeze(0)
         return out
-
-
-@contextmanager
-def _fast_training(device: torch.device) -> Iterator[None]:
-    """Products of bfloat16 on a GPU, and attention that is ready at once.
-
-    The attention of cuDNN makes a plan for each new shape, which takes longer than the
-    step; here each step has a shape of its own.
-    """
-    if device.type != "cuda":
-        yield
-        return
-    with torch.autocast("cuda", torch.bfloat16), sdpa_kernel(_KERNELS):
-        yield
 
 
 def task_sizes(n_rows: int) -> tuple[int, int]:

@@ -219,7 +219,7 @@ class Network(nn.Module):
     def __init__(self, schema: DataShape, config: Config) -> None:
         super().__init__()
         to_plane = replace(schema, task="classes", n_classes=2)  # two outputs
-        self.perceptron = mlp.Network(to_plane, config)
+        self.perceptron = mlp.perceptron(to_plane, config)
         self.square = Square()
         self.kernel = RBF() if config.kernel == "rbf" else SpectralMixture()
         self.process = Process()

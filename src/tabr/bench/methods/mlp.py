@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import Tensor, nn
+from torch import nn
 
 from tabr.bench.methods.neural import (
     PUBLISHED_EMBEDDING,
@@ -29,7 +29,6 @@ from tabr.bench.methods.spaces import (
     ZeroOr,
 )
 from tabr.network.embeddings import InputVector
-from tabr.network.rows import Rows
 from tabr.tables.shape import DataShape
 
 
@@ -42,22 +41,14 @@ class Config(EmbeddedConfig):
     dropout: float = 0.1
 
 
-class Network(nn.Module):
-    """Rows (b) -> outputs (b, n_outputs)."""
-
-    def __init__(self, schema: DataShape, config: Config) -> None:
-        super().__init__()
-        self.input = InputVector(schema, config.numbers)
-        widths = [self.input.width] + [config.width] * config.n_layers
-        layers: list[nn.Module] = []
-        for d_in, d_out in itertools.pairwise(widths):
-            layers += [nn.Linear(d_in, d_out), nn.ReLU(), nn.Dropout(config.dropout)]
-        self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], schema.n_outputs))
-
-    def forward(self, rows: Rows) -> Tensor:
-        """Return values or logits."""
-        out: Tensor = self.layers(self.input(rows))
-        return out
+def perceptron(schema: DataShape, config: Config) -> nn.Sequential:
+    """Return a network from rows (b) to outputs (b, n_outputs)."""
+    vector = InputVector(schema, config.numbers)
+    widths = [vector.width] + [config.width] * config.n_layers
+    layers: list[nn.Module] = []
+    for d_in, d_out in itertools.pairwise(widths):
+        layers += [nn.Linear(d_in, d_out), nn.ReLU(), nn.Dropout(config.dropout)]
+    return nn.Sequential(vector, *layers, nn.Linear(widths[-1], schema.n_outputs))
 
 
 class MLP(NeuralMethod):
@@ -79,7 +70,7 @@ class MLP(NeuralMethod):
 
     def build(self, schema: DataShape) -> nn.Module:
         """Return the network."""
-        return Network(schema, self.config)
+        return perceptron(schema, self.config)
 
     @classmethod
     def variant_space(cls, **fixed: Any) -> Space:

@@ -57,30 +57,21 @@ class Config(EmbeddedConfig):
         check_share(share=self.share)
 
 
-class Encoder(nn.Module):
-    """Rows (b) -> points (b, width)."""
-
-    def __init__(self, schema: DataShape, config: Config) -> None:
-        super().__init__()
-        self.input = InputVector(schema, config.numbers)
-        width = config.width
-        layers: list[nn.Module] = [nn.Linear(self.input.width, width)]
-        for _ in range(config.n_blocks):
-            layers += [
-                nn.BatchNorm1d(width),
-                nn.Linear(width, config.block_width),
-                nn.ReLU(),
-                nn.Dropout(config.dropout),
-                nn.Linear(config.block_width, width),
-            ]
-        if config.n_blocks:
-            layers.append(nn.BatchNorm1d(width))
-        self.layers = nn.Sequential(*layers)
-
-    def forward(self, rows: Rows) -> Tensor:
-        """Return points."""
-        points: Tensor = self.layers(self.input(rows))
-        return points
+def encoder(schema: DataShape, config: Config) -> nn.Sequential:
+    """Return a network from rows (b) to points (b, width)."""
+    vector, width = InputVector(schema, config.numbers), config.width
+    layers: list[nn.Module] = [vector, nn.Linear(vector.width, width)]
+    for _ in range(config.n_blocks):
+        layers += [
+            nn.BatchNorm1d(width),
+            nn.Linear(width, config.block_width),
+            nn.ReLU(),
+            nn.Dropout(config.dropout),
+            nn.Linear(config.block_width, width),
+        ]
+    if config.n_blocks:
+        layers.append(nn.BatchNorm1d(width))
+    return nn.Sequential(*layers)
 
 
 class ModernNCA(NeuralMethod):
@@ -120,7 +111,7 @@ class ModernNCA(NeuralMethod):
         self.targets = self.labels[:, None]
         if self.task != "regression":
             self.targets = F.one_hot(self.labels, schema.n_classes).float()
-        return Encoder(schema, self.config)
+        return encoder(schema, self.config)
 
     def loss(self, index: Tensor) -> Tensor:
         """Return the mean loss of the training rows at index (b,)."""

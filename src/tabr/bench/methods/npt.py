@@ -44,7 +44,6 @@ from tabr.bench.methods.spaces import Space
 from tabr.errors import ParameterError
 from tabr.network.rows import Rows
 from tabr.tables.shape import DataShape
-from tabr.training.optimizers import Stepper
 
 NORM_EPSILON = 1e-12
 NOISE = 0.1  # share of chosen cells that are not hidden but wrong
@@ -100,16 +99,10 @@ class Cells(NamedTuple):
 def with_more_holes(
     cells: Cells, chance: Tensor, noise: Tensor, n_levels: Tensor
 ) -> tuple[Cells, Tensor]:
-    """Return the table with some cells hidden, or replaced at random, by chance.
+    """Return the table with more holes, and the cells that were chosen (n, t).
 
-    Args:
-        cells: The table as it is.
-        chance: How often a cell of each column (t,) is chosen.
-        noise: How often a chosen one is replaced: by a normal number, or any level.
-        n_levels: Levels of the columns of codes (r,).
-
-    Returns:
-        The table with holes, and the cells that were chosen (n, t).
+    The chances are by column (t,). A chosen cell is hidden or, by the chance `noise`,
+    replaced: by a normal number, or by any level of the n_levels (r,) of its column.
     """
     draws = torch.rand(2, *cells.hole.shape, device=cells.hole.device)
     chosen = (draws[0] < chance) & ~cells.hole
@@ -291,23 +284,30 @@ class LookaheadLamb:
     tensor. As in the code that NPT uses, averages are not corrected for their beginning
     at zero, and a tensor's length counts as 10 at most. Lookahead goes back half of the
     way every sixth step; its slow weights begin as those after the first six. No step
-    waits for the device.
+    waits for the device; steps are counted outside of it.
     """
 
-    def __init__(self, parameters: Iterable[Tensor]) -> None:
+    def __init__(
+        self, parameters: Iterable[Tensor], learning_rate: float, n_steps: float
+    ) -> None:
+        self.learning_rate, self.n_steps, self.n_done = learning_rate, n_steps, 0
         self.parameters = [p for p in parameters if p.numel() > 0]
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
         self.slow: list[Tensor] = []
-        self.n_steps = 0
+
+    @property
+    def share(self) -> float:
+        """The share of the steps that are done."""
+        return self.n_done / self.n_steps
 
     @torch.no_grad()
-    def step(self, learning_rate: float, max_gradient: float = torch.inf) -> None:
-        """Apply the gradients, each of their numbers cut to at most `max_gradient`."""
+    def step(self) -> None:
+        """Apply the gradients, whose numbers are cut, at the rate of this step."""
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         assert len(gradients) == len(self.parameters)
-        gradients = list(torch._foreach_clamp_max(gradients, max_gradient))
-        torch._foreach_clamp_min_(gradients, -max_gradient)
+        gradients = list(torch._foreach_clamp_max(gradients, MAX_GRADIENT))
+        torch._foreach_clamp_min_(gradients, -MAX_GRADIENT)
         torch._foreach_lerp_(self.first, gradients, 1 - BETAS[0])
         torch._foreach_mul_(self.second, BETAS[1])
         torch._foreach_addcmul_(self.second, gradients, gradients, 1 - BETAS[1])
@@ -319,9 +319,10 @@ class LookaheadLamb:
         is_positive = (length > 0) & (step_length > 0)
         ratio = torch.where(is_positive, length / step_length, 1.0)
         torch._foreach_mul_(steps, ratio.unbind())
-        torch._foreach_add_(self.parameters, steps, alpha=-learning_rate)
-        self.n_steps += 1
-        if self.n_steps % LOOKAHEAD_STEPS == 0:
+        rate = self.learning_rate * learning_rate_at(self.share)
+        torch._foreach_add_(self.parameters, steps, alpha=-rate)
+        self.n_done += 1
+        if self.n_done % LOOKAHEAD_STEPS == 0:
             self._look_ahead()
 
     def _look_ahead(self) -> None:
@@ -344,25 +345,6 @@ def weight_of_cells_at(share: float) -> float:
     return (1 + math.cos(math.pi * share)) / 2
 
 
-class Schedule:
-    """The optimizer with its falling rate; it counts its steps outside the device."""
-
-    def __init__(self, network: nn.Module, learning_rate: float, n_steps: int) -> None:
-        self.lamb = LookaheadLamb(network.parameters())
-        self.learning_rate, self.n_steps, self.n_done = learning_rate, n_steps, 0
-
-    @property
-    def share(self) -> float:
-        """The share of the steps that are done."""
-        return self.n_done / self.n_steps
-
-    def step(self) -> None:
-        """Apply the gradients at the rate of this step."""
-        rate = self.learning_rate * learning_rate_at(self.share)
-        self.lamb.step(rate, MAX_GRADIENT)
-        self.n_done += 1
-
-
 # --- the method -----------------------------------------------------------------------
 
 
@@ -377,7 +359,7 @@ class NPT(NeuralMethod):
     search_space: ClassVar[Space] = {"learning_rate": 0.001}  # nothing is tuned
 
     context: Cells
-    schedule: Schedule
+    lamb: LookaheadLamb
 
     def build(self, schema: DataShape) -> nn.Module:
         """Draw the context of predictions and return the network."""
@@ -415,11 +397,11 @@ class NPT(NeuralMethod):
             patience=n_epochs,
         )
 
-    def optimizer(self) -> Stepper:
+    def optimizer(self) -> LookaheadLamb:
         """Return LAMB with Lookahead, at a rate that falls in the end."""
-        rate = self.training.learning_rate
-        self.schedule = Schedule(self.network, rate, self.n_steps)
-        return self.schedule
+        rate, parameters = self.training.learning_rate, self.network.parameters()
+        self.lamb = LookaheadLamb(parameters, rate, self.n_steps)
+        return self.lamb
 
     def _cells(self, rows: Rows, labels: Tensor | None) -> Cells:
         """Return the rows as cells, with holes for labels that are None."""
@@ -438,7 +420,7 @@ class NPT(NeuralMethod):
 
     def loss(self, index: Tensor) -> Tensor:
         """Return the loss of the training rows at index (b,), at this time."""
-        return self.table_loss(index, weight_of_cells_at(self.schedule.share))
+        return self.table_loss(index, weight_of_cells_at(self.lamb.share))
 
     def table_loss(self, index: Tensor, weight_of_cells: float) -> Tensor:
         """Return the mean loss of hidden labels and, as they weigh, of hidden cells."""

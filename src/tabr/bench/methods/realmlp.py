@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -38,11 +37,7 @@ from tabr.tables.shape import DataShape
 
 NumberKind = Literal["none", "pl", "plr", "pbld"]
 Activation = Literal["selu", "mish", "relu"]
-ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
-    "selu": F.selu,
-    "mish": F.mish,
-    "relu": F.relu,
-}
+ACTIVATIONS = {"selu": F.selu, "mish": F.mish, "relu": F.relu}
 _ONE_HOT = 8  # levels, and the authors' ninth is for values without one
 _CATEGORY_WIDTH = 8
 _HIDDEN, _NUMBER_WIDTH = 16, 4  # of an embedded number

@@ -30,7 +30,7 @@ from tabr.network.embeddings import OneHot
 from tabr.network.rows import Rows
 from tabr.optional import require
 from tabr.tables.shape import DataShape
-from tabr.training.optimizers import decay_groups
+from tabr.training.optimizers import adamw
 
 
 @dataclass(frozen=True)
@@ -116,19 +116,12 @@ class ClippedAdamW:
 
     def __init__(self, network: nn.Module, config: TrainingConfig) -> None:
         self.parameters = list(network.parameters())
-        kind = self.parameters[0].device.type
-        self.adamw = torch.optim.AdamW(
-            decay_groups(network, config.mode),
-            lr=config.learning_rate,
-            weight_decay=config.weight_decay,
-            fused=kind in ("cpu", "cuda"),
-            capturable=kind == "cuda",
-        )
+        self.adamw_step = adamw(network, config)
 
     def step(self) -> None:
         """Apply the gradients."""
         nn.utils.clip_grad_norm_(self.parameters, 1.0)
-        self.adamw.step()
+        self.adamw_step()
 
 
 class TabM(NeuralMethod):

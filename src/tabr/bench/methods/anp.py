@@ -35,7 +35,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from tabr.bench.methods.base import check_at_least, check_share
 from tabr.bench.methods.layers import attend, join_heads, split_heads
 from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod
-from tabr.bench.methods.spaces import OPTIMIZER, Integer, Space
+from tabr.bench.methods.spaces import Integer, Space, rates
 from tabr.config import TrainingConfig
 from tabr.network.embeddings import InputVector
 from tabr.network.rows import Rows
@@ -267,7 +267,7 @@ class ANP(NeuralMethod):
         "n_self": Integer(1, 2),
         "n_cross": Integer(1, 2),
         "n_decoder": Integer(1, 3),
-        **OPTIMIZER,
+        **rates(),
     }
     published_names: ClassVar[Mapping[str, str]] = {
         "width": "model.d_hidden",

@@ -30,14 +30,7 @@ from torch import Tensor, nn
 from tabr.bench.methods import mlp
 from tabr.bench.methods.base import Encoded, check_at_least
 from tabr.bench.methods.neural import NeuralMethod
-from tabr.bench.methods.spaces import (
-    Integer,
-    LogUniform,
-    OneOf,
-    Space,
-    Uniform,
-    ZeroOr,
-)
+from tabr.bench.methods.spaces import Integer, OneOf, Space, Uniform, ZeroOr, rates
 from tabr.errors import ParameterError
 from tabr.metrics import Score
 from tabr.network.rows import Rows
@@ -244,8 +237,7 @@ class DKL(NeuralMethod):
         "n_layers": Integer(1, 4),
         "width": Integer(64, 768),
         "dropout": ZeroOr(Uniform(0.0, 0.5)),
-        "learning_rate": LogUniform(1e-5, 1e-2),
-        "weight_decay": ZeroOr(LogUniform(1e-6, 1e-3)),
+        **rates((1e-5, 1e-2), max_decay=1e-3),
     }
     published_names: ClassVar[Mapping[str, str]] = {
         "kernel": "kernel",

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from tabr.bench.methods.base import check_at_least
 from tabr.bench.methods.layers import Attention, CategoryVectors, GatedFeedForward
 from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod
-from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
+from tabr.bench.methods.spaces import Integer, Space, Uniform, ZeroOr, rates
 from tabr.errors import ParameterError
 from tabr.network.rows import Rows
 from tabr.tables.shape import DataShape
@@ -146,8 +146,7 @@ class FTTransformer(NeuralMethod):
         "attention_dropout": Uniform(0.0, 0.5),
         "dropout": Uniform(0.0, 0.5),
         "residual_dropout": ZeroOr(Uniform(0.0, 0.2)),
-        "learning_rate": LogUniform(1e-5, 1e-3),
-        "weight_decay": ZeroOr(LogUniform(1e-6, 1e-4)),
+        **rates((1e-5, 1e-3)),
     }
     published_names: ClassVar[Mapping[str, str]] = {
         "n_blocks": "model.n_blocks",

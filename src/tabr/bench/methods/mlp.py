@@ -19,15 +19,7 @@ from tabr.bench.methods.neural import (
     EmbeddedConfig,
     NeuralMethod,
 )
-from tabr.bench.methods.spaces import (
-    EMBEDDINGS,
-    OPTIMIZER,
-    Integer,
-    LogUniform,
-    Space,
-    Uniform,
-    ZeroOr,
-)
+from tabr.bench.methods.spaces import EMBEDDINGS, Integer, Space, Uniform, ZeroOr, rates
 from tabr.network.embeddings import InputVector
 from tabr.tables.shape import DataShape
 
@@ -77,6 +69,5 @@ class MLP(NeuralMethod):
         """Return the search space, with embeddings as in the paper's runs."""
         embedding = fixed.get("embedding")
         if embedding is not None:
-            return {**cls.search_space, **EMBEDDINGS[embedding], **OPTIMIZER}
-        decay = ZeroOr(LogUniform(1e-6, 1e-3))
-        return {**cls.search_space, **OPTIMIZER, "weight_decay": decay}
+            return {**cls.search_space, **EMBEDDINGS[embedding], **rates()}
+        return {**cls.search_space, **rates(max_decay=1e-3)}

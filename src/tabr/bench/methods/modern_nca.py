@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from tabr.bench.methods.base import check_share
 from tabr.bench.methods.neural import EmbeddedConfig, NeuralMethod
-from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
+from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr, rates
 from tabr.config import EmbeddingKind
 from tabr.network.embeddings import InputVector
 from tabr.network.rows import Rows
@@ -95,8 +95,7 @@ class ModernNCA(NeuralMethod):
         "block_width": Integer(64, 1024),
         "dropout": Uniform(0.0, 0.5),
         "share": Uniform(0.05, 0.6),
-        "learning_rate": LogUniform(1e-5, 0.1),
-        "weight_decay": ZeroOr(LogUniform(1e-6, 1e-3)),
+        **rates((1e-5, 0.1), max_decay=1e-3),
         "n_blocks": ZeroOr(Integer(0, 2), "has blocks"),
         "frequency_scale": LogUniform(0.005, 10.0),
         "n_frequencies": Integer(16, 96),

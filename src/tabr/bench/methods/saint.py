@@ -43,7 +43,7 @@ from tabr.bench.methods.layers import (
     split_heads,
 )
 from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod
-from tabr.bench.methods.spaces import OPTIMIZER, Integer, Space, Uniform
+from tabr.bench.methods.spaces import Integer, Space, Uniform, rates
 from tabr.network.rows import Rows
 from tabr.tables.shape import DataShape
 from tabr.training.losses import row_losses
@@ -197,7 +197,7 @@ class SAINT(NeuralMethod):
         "hidden_factor": Uniform(2 / 3, 8 / 3),
         "attention_dropout": Uniform(0.0, 0.5),
         "dropout": Uniform(0.0, 0.5),
-        **OPTIMIZER,
+        **rates(),
     }
     published_names: ClassVar[Mapping[str, str]] = {
         "depth": "model.depth",

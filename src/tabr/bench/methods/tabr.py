@@ -17,14 +17,7 @@ from tabr.bench.methods.neural import (
     PUBLISHED_TRAINING,
     EmbeddedConfig,
 )
-from tabr.bench.methods.spaces import (
-    EMBEDDINGS,
-    Integer,
-    LogUniform,
-    Space,
-    Uniform,
-    ZeroOr,
-)
+from tabr.bench.methods.spaces import EMBEDDINGS, Integer, Space, Uniform, rates
 from tabr.bench.tasks.task import LabelledRows
 from tabr.config import EmbeddingKind
 from tabr.training.loop import History
@@ -39,8 +32,7 @@ class TabRMethod(Method):
         "width": Integer(96, 384),
         "context_dropout": Uniform(0.0, 0.6),
         "dropout": Uniform(0.0, 0.6),
-        "learning_rate": LogUniform(3e-5, 1e-3),
-        "weight_decay": ZeroOr(LogUniform(1e-6, 1e-3)),
+        **rates(max_decay=1e-3),
     }
     block_space: ClassVar[Space] = {  # of TabR with embeddings, too
         "encoder_blocks": Integer(0, 1),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import nn
 
@@ -52,6 +52,10 @@ class MLP(NeuralMethod):
         "width": Integer(64, 1024),
         "dropout": ZeroOr(Uniform(0.0, 0.5)),
     }
+    embedding_spaces: ClassVar[Mapping[str | None, Space]] = {
+        None: rates(max_decay=1e-3),
+        **{kind: {**space, **rates()} for kind, space in EMBEDDINGS.items()},
+    }
     published_names: ClassVar[Mapping[str, str]] = {
         "n_layers": "model.backbone.n_blocks",
         "width": "model.backbone.d_layer",
@@ -63,11 +67,3 @@ class MLP(NeuralMethod):
     def build(self, schema: DataShape) -> nn.Module:
         """Return the network."""
         return perceptron(schema, self.config)
-
-    @classmethod
-    def variant_space(cls, **fixed: Any) -> Space:
-        """Return the search space, with embeddings as in the paper's runs."""
-        embedding = fixed.get("embedding")
-        if embedding is not None:
-            return {**cls.search_space, **EMBEDDINGS[embedding], **rates()}
-        return {**cls.search_space, **rates(max_decay=1e-3)}

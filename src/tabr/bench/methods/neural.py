@@ -144,15 +144,11 @@ class NeuralMethod(ArrayMethod):
                 lambda output: score(self.decoded(output.cpu().numpy())),
                 generator,
                 lane,
-                watch=self._watch,
+                watch=self.setting.report,
                 optimizer=self.optimizer(),
             )
             (self.history,) = fit_networks([job], train.n_rows, self.training)
         self.best_epoch = self.history.best_epoch
-
-    def _watch(self, history: History) -> None:
-        if self.setting.on_epoch is not None:
-            self.setting.on_epoch(len(history.score) - 1, history.score[-1])
 
     @torch.no_grad()
     def _predict(self, arrays: Arrays) -> Floats:

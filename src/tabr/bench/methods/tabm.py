@@ -16,8 +16,9 @@ NOTE[DIFF]: the authors give a binary column two inputs; here it is one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -144,20 +145,15 @@ class TabM(NeuralMethod):
         "learning_rate": LogUniform(1e-4, 3e-3),
         "weight_decay": ZeroOr(LogUniform(1e-4, 1e-1)),
     }
-    embedding_space: ClassVar[Space] = {
-        "n_layers": Integer(1, 4),
-        "embedding_width": Integer(2, 8, 4),
-        "n_bins": Integer(2, 128),
+    embedding_spaces: ClassVar[Mapping[str | None, Space]] = {
+        "piecewise-linear": {
+            "n_layers": Integer(1, 4),
+            "embedding_width": Integer(2, 8, 4),
+            "n_bins": Integer(2, 128),
+        }
     }
 
     starts: Tensor  # (k,), how far members are ahead of the batch
-
-    @classmethod
-    def variant_space(cls, **fixed: Any) -> Space:
-        """Return the search space of the paper's runs."""
-        if fixed.get("embedding") is None:
-            return cls.search_space
-        return {**cls.search_space, **cls.embedding_space}
 
     def build(self, schema: DataShape) -> nn.Module:
         """Return the network; draw where each member starts."""

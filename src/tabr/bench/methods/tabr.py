@@ -20,7 +20,6 @@ from tabr.bench.methods.neural import (
 from tabr.bench.methods.spaces import EMBEDDINGS, Integer, Space, Uniform, rates
 from tabr.bench.tasks.task import LabelledRows
 from tabr.config import EmbeddingKind
-from tabr.training.loop import History
 
 
 class TabRMethod(Method):
@@ -34,9 +33,13 @@ class TabRMethod(Method):
         "dropout": Uniform(0.0, 0.6),
         **rates(max_decay=1e-3),
     }
-    block_space: ClassVar[Space] = {  # of TabR with embeddings, too
-        "encoder_blocks": Integer(0, 1),
-        "predictor_blocks": Integer(1, 2),
+    embedding_spaces: ClassVar[Mapping[str | None, Space]] = {
+        kind: {
+            "encoder_blocks": Integer(0, 1),
+            "predictor_blocks": Integer(1, 2),
+            **space,
+        }
+        for kind, space in EMBEDDINGS.items()
     }
     published_names: ClassVar[Mapping[str, str]] = {  # the design is the entry's
         "width": "model.d_main",
@@ -75,24 +78,14 @@ class TabRMethod(Method):
             **params,
         )
 
-    @classmethod
-    def variant_space(cls, **fixed: Any) -> Space:
-        """Return the search space of the paper's table for TabR, or for TabR-S."""
-        embedding = fixed.get("embedding")
-        if embedding is None:
-            return cls.search_space
-        return {**cls.search_space, **cls.block_space, **EMBEDDINGS[embedding]}
-
     def fit(self, train: LabelledRows, val: LabelledRows) -> Self:
         """Fit the estimator, which prepares tables by itself."""
-        on_epoch = self.setting.on_epoch
-
-        def watch(member: int, history: History) -> None:
-            if on_epoch is not None:
-                on_epoch(len(history.score) - 1, history.score[-1])
-
-        eval_set = val.X, val.y
-        self.estimator.fit(train.X, train.y, eval_set=eval_set, on_epoch=watch)
+        self.estimator.fit(
+            train.X,
+            train.y,
+            eval_set=(val.X, val.y),
+            on_epoch=lambda member, history: self.setting.report(history),
+        )
         self.best_epoch = self.estimator.best_epoch_[0]
         return self
 

@@ -40,12 +40,8 @@ class Boosting(ArrayMethod):
     ) -> None:
         """Check the parameters.
 
-        Args:
-            setting: What the table and the machine decide.
-            seed: Decides the library's random draws.
-            n_trees: The most trees.
-            patience: Rounds without improvement, until training ends.
-            options: Parameters of the library, instead of its defaults.
+        At most `n_trees` grow, until `patience` rounds do not improve; `options` are
+        parameters of the library, instead of its defaults.
         """
         super().__init__(setting, seed)
         check_at_least(1, n_trees=n_trees, patience=patience)

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tabr.bench.methods.base import (
@@ -63,8 +64,7 @@ class KNN(ArrayMethod):
         if self.task == "regression":
             self.values = labels.double()[:, None]
         else:
-            codes = torch.arange(self.target.n_classes, device=self.device)
-            self.values = (labels[:, None] == codes).double()
+            self.values = F.one_hot(labels, self.target.n_classes).double()
         if self.k is None:
             means = self._means(val.arrays, min(MAX_NEIGHBORS, train.n_rows))
             scores = [score(self.decoded(mean)) for mean in means]

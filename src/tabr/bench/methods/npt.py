@@ -91,10 +91,6 @@ class Cells(NamedTuple):
     code: Tensor
     hole: Tensor
 
-    def and_then(self, others: Cells) -> Cells:
-        """Return these rows, followed by the others."""
-        return Cells(*(torch.cat(parts) for parts in zip(self, others, strict=True)))
-
 
 def with_more_holes(
     cells: Cells, chance: Tensor, noise: Tensor, n_levels: Tensor
@@ -382,11 +378,8 @@ class NPT(NeuralMethod):
         index = torch.randperm(self.rows.n_rows)[:n_context].to(self.device)
         labels = self.labels[index] if masking < 1 else None
         self.context = self._cells(self.rows.take(index), labels)
-        self._plan_steps(self.rows.n_rows)
-        return Network(n_numbers, cardinalities, self.config)
-
-    def _plan_steps(self, n_train: int) -> None:
-        """Choose batches of one size, and an epoch more rather than less."""
+        # Batches of one size, and an epoch more rather than less.
+        n_train = self.rows.n_rows
         n_batches = math.ceil(n_train / self.training.batch_size)
         n_epochs = math.ceil(self.config.n_steps / n_batches)
         self.n_steps = n_epochs * n_batches
@@ -396,6 +389,7 @@ class NPT(NeuralMethod):
             max_epochs=n_epochs,
             patience=n_epochs,
         )
+        return Network(n_numbers, cardinalities, self.config)
 
     def optimizer(self) -> LookaheadLamb:
         """Return LAMB with Lookahead, at a rate that falls in the end."""
@@ -437,7 +431,8 @@ class NPT(NeuralMethod):
 
     def outputs(self, rows: Rows) -> Tensor:
         """Return the outputs (n, n_outputs) for rows, in the same context for all."""
-        cells = self._cells(rows, None).and_then(self.context)
+        pairs = zip(self._cells(rows, None), self.context, strict=True)
+        cells = Cells(*(torch.cat(parts) for parts in pairs))
         number, levels = self.network(cells, len(self.context.number))
         if self.task == "regression":
             value: Tensor = number[: rows.n_rows, -1:]

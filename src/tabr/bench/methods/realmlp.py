@@ -80,10 +80,8 @@ class Scaler:
         """Return a scaler by medians and quartiles; a constant column becomes zero."""
         nothing = np.zeros(0)
         columns = cls(cardinalities, nothing, nothing)._columns(arrays)
-        low, center, high, least, most = np.array(
-            [np.quantile(column, [0.25, 0.5, 0.75, 0, 1]) for column in columns.T],
-            dtype=np.float64,
-        ).reshape(-1, 5).T  # fmt: skip
+        quantiles = np.quantile(columns, [0.25, 0.5, 0.75, 0, 1], axis=0)
+        low, center, high, least, most = quantiles.astype(np.float64)
         width = np.where(high > low, high - low, (most - least) / 2)
         factor = np.divide(1, width, out=np.zeros_like(width), where=width > 0)
         return cls(cardinalities, center, factor)
@@ -274,14 +272,12 @@ class ScheduledAdam:
             groups.setdefault(_group(name), []).append(parameter)
         device = next(network.parameters()).device
         self.n_steps, self.step_number = n_steps, torch.zeros((), device=device)
-        self.groups = [
-            {"params": parameters, "lr": torch.zeros((), device=device)}
-            for parameters in groups.values()
-        ]
         self.factors = list(groups)
         self.adam = torch.optim.Adam(
-            self.groups,
-            lr=torch.zeros((), device=device),
+            [
+                {"params": parameters, "lr": torch.zeros((), device=device)}
+                for parameters in groups.values()
+            ],
             betas=(0.9, 0.95),
             fused=device.type in ("cpu", "cuda"),
             capturable=device.type == "cuda",

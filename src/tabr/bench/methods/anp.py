@@ -32,7 +32,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tabr.bench.methods.base import check_at_least, check_share
+from tabr.bench.methods.base import check_minimum, check_share
 from tabr.bench.methods.layers import attend, join_heads, split_heads
 from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod
 from tabr.bench.methods.spaces import Integer, Space, rates
@@ -78,7 +78,7 @@ class Config:
     def __post_init__(self) -> None:
         """Check the context and the warm-up."""
         check_share(context_share=self.context_share)
-        check_at_least(1, max_context=self.max_context, warmup_steps=self.warmup_steps)
+        check_minimum(1, max_context=self.max_context, warmup_steps=self.warmup_steps)
 
 
 class Memory(NamedTuple):
@@ -135,10 +135,8 @@ class Attention(nn.Module):
         return out
 
     def _heads(self, layer: nn.Linear, x: Tensor) -> Tensor:
-        """Return (..., heads, n, d), where zeros fill d up to a multiple of eight.
-
-        A GPU's memory-efficient kernels take no other widths.
-        """
+        """Return (..., heads, n, d), where zeros fill d up to a multiple of eight."""
+        # A GPU's memory-efficient kernels take no other widths.
         weight = layer.weight.unflatten(0, (N_HEADS, self.d_head))
         weight = F.pad(weight, (0, 0, 0, -self.d_head % 8)).flatten(0, 1)
         return split_heads(F.linear(x, weight), N_HEADS)

@@ -226,7 +226,7 @@ class ArrayMethod(Method):
         return one_hot(arrays, self.preprocessor.cardinalities)
 
 
-def check_at_least(bound: int, **numbers: float | None) -> None:
+def check_minimum(bound: int, **numbers: float | None) -> None:
     """Refuse parameters below a bound; None is not checked."""
     for name, number in numbers.items():
         if number is not None and number < bound:

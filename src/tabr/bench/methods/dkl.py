@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tabr.bench.methods import mlp
-from tabr.bench.methods.base import Encoded, check_at_least
+from tabr.bench.methods.base import Encoded, check_minimum
 from tabr.bench.methods.neural import NeuralMethod
 from tabr.bench.methods.spaces import Integer, OneOf, Space, Uniform, ZeroOr, rates
 from tabr.errors import ParameterError
@@ -57,7 +57,7 @@ class Config(mlp.Config):
     def __post_init__(self) -> None:
         """Check the kernel and its grid."""
         super().__post_init__()
-        check_at_least(2, grid_size=self.grid_size)
+        check_minimum(2, grid_size=self.grid_size)
         if self.kernel not in ("rbf", "sm"):
             raise ParameterError(
                 f"kernel must be 'rbf' or 'sm', however: {self.kernel!r}"
@@ -197,10 +197,8 @@ def _eye_like(matrix: Tensor) -> Tensor:
 
 
 def _factor(matrix: Tensor) -> Tensor:
-    """Return Cholesky factors (..., r, r); nan where there is none.
-
-    So the training loop reports it, and no step waits for the device.
-    """
+    """Return Cholesky factors (..., r, r); nan where there is none."""
+    # So the training loop reports it, and no step waits for the device.
     factor: Tensor
     factor, failed = torch.linalg.cholesky_ex(matrix)
     return factor.masked_fill(failed[..., None, None] > 0, math.nan)

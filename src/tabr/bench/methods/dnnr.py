@@ -34,13 +34,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tabr.bench.methods.base import (
-    ArrayMethod,
-    Encoded,
-    Floats,
-    Setting,
-    check_at_least,
-)
+from tabr.bench.methods.base import ArrayMethod, Encoded, Floats, Setting, check_minimum
 from tabr.bench.methods.knn import MAX_NEIGHBORS, nearest
 from tabr.bench.methods.spaces import OneOf, Space, ZeroOr
 from tabr.errors import ParameterError
@@ -105,7 +99,7 @@ class DNNR(ArrayMethod):
         to be encoded were never left out.
         """
         super().__init__(setting, seed)
-        check_at_least(1, k=k, scaling_epochs=scaling_epochs)
+        check_minimum(1, k=k, scaling_epochs=scaling_epochs)
         if derivative_factor is not None and derivative_factor <= 0:
             raise ParameterError(
                 f"`derivative_factor > 0` must hold, however: {derivative_factor=}"

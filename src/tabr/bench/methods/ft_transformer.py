@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import check_at_least
+from tabr.bench.methods.base import check_minimum
 from tabr.bench.methods.layers import Attention, CategoryVectors, GatedFeedForward
 from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod
 from tabr.bench.methods.spaces import Integer, Space, Uniform, ZeroOr, rates
@@ -51,7 +51,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        check_at_least(1, n_blocks=self.n_blocks)
+        check_minimum(1, n_blocks=self.n_blocks)
         if self.width % N_HEADS:
             raise ParameterError(
                 f"width must be a multiple of {N_HEADS}, however: width={self.width}"

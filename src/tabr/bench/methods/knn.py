@@ -14,13 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tabr.bench.methods.base import (
-    ArrayMethod,
-    Encoded,
-    Floats,
-    Setting,
-    check_at_least,
-)
+from tabr.bench.methods.base import ArrayMethod, Encoded, Floats, Setting, check_minimum
 from tabr.bench.methods.spaces import Integer, Space
 from tabr.metrics import Score
 from tabr.search import Neighbors, top
@@ -55,7 +49,7 @@ class KNN(ArrayMethod):
 
     def __init__(self, setting: Setting, seed: int, *, k: int | None = None) -> None:
         super().__init__(setting, seed)
-        check_at_least(1, k=k)
+        check_minimum(1, k=k)
         self.k = k
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:

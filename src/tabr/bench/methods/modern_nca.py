@@ -125,10 +125,8 @@ class ModernNCA(NeuralMethod):
         return -(mean + _TINY).log().mul(targets).sum(1).mean()
 
     def _others(self, index: Tensor) -> Tensor:
-        """Return a random share of the rows that are not at index, each at most once.
-
-        Drawn by the device and of a fixed number, so that a CUDA graph can repeat it.
-        """
+        """Return a random share of the rows not at index, each at most once."""
+        # Drawn by the device and of a fixed number: a CUDA graph can repeat it.
         n_others = self.rows.n_rows - len(index)
         n_drawn = min(n_others, max(1, int(self.config.share * n_others)))
         lots = torch.rand(self.rows.n_rows, device=index.device)

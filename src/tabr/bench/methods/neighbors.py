@@ -22,13 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tabr.bench.methods.base import (
-    ArrayMethod,
-    Encoded,
-    Floats,
-    Setting,
-    check_at_least,
-)
+from tabr.bench.methods.base import ArrayMethod, Encoded, Floats, Setting, check_minimum
 from tabr.bench.methods.knn import nearest
 from tabr.bench.methods.xgboost import XGBoost
 from tabr.device.devices import choose_device
@@ -49,7 +43,7 @@ class WithNeighbors(ArrayMethod):
     ) -> None:
         """Check the number of neighbours; `params` are the method's."""
         super().__init__(setting, seed, **params)
-        check_at_least(1, n_neighbors=n_neighbors)
+        check_minimum(1, n_neighbors=n_neighbors)
         self.n_neighbors = n_neighbors
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:

@@ -80,7 +80,7 @@ class Scaler:
         """Return a scaler by medians and quartiles; a constant column becomes zero."""
         nothing = np.zeros(0)
         columns = cls(cardinalities, nothing, nothing)._columns(arrays)
-        quantiles = np.quantile(columns, [0.25, 0.5, 0.75, 0, 1], axis=0)
+        quantiles = np.quantile(columns.T.copy(), [0.25, 0.5, 0.75, 0, 1], axis=1)
         low, center, high, least, most = quantiles.astype(np.float64)
         width = np.where(high > low, high - low, (most - least) / 2)
         factor = np.divide(1, width, out=np.zeros_like(width), where=width > 0)

@@ -16,15 +16,16 @@ from tabr.bench.methods.anp import (
     MAX_ROWS,
     MIN_ROWS,
     Attention,
+    Config,
     Gaussian,
     Memory,
     Network,
     WarmedAdamW,
     task_sizes,
 )
-from tabr.bench.methods.neural import Schema
 from tabr.config import TrainingConfig
 from tabr.metrics import rmse
+from tabr.tables.shape import DataShape
 from tests.bench.methods.checks import SETTINGS, parts
 
 SETTING = SETTINGS["regression"]
@@ -67,7 +68,7 @@ def a_config(width: int, n_self: int, n_cross: int, n_decoder: int) -> dict[str,
 def test_has_as_many_parameters_as_published(name: str) -> None:
     columns, shape, expected = PUBLISHED[name]
     method = ANP(SETTING, 0, **ANP.published(a_config(*shape)))
-    network = method.build(Schema(*columns, "regression", 0, 100))
+    network = Network(DataShape(*columns, "regression", 0), method.config)
     assert sum(p.numel() for p in network.parameters()) == expected
 
 
@@ -75,11 +76,8 @@ def a_network(width: int = 20) -> Network:
     """Heads of width 5, which is filled up, and all layers twice."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return (
-            Network(Schema(3, 0, (), "regression", 0, 100), width, 2, 2, 2)
-            .double()
-            .eval()
-        )
+        config = Config(width=width, n_self=2, n_cross=2, n_decoder=2)
+        return Network(DataShape(3, 0, (), "regression", 0), config).double().eval()
 
 
 def some_rows(*shape: int) -> tuple[Tensor, Tensor]:
@@ -103,9 +101,9 @@ def slow_attention(layer: Attention, x: Tensor, keys: Tensor, values: Tensor) ->
     return torch.stack(rows)
 
 
-def slow_encoder(encoder: nn.Module, pairs: Tensor) -> Tensor:
-    values: Tensor = encoder.pair(pairs)
-    for layer in encoder.attentions:
+def slow_encoder(encoder: nn.Sequential, pairs: Tensor) -> Tensor:
+    values: Tensor = encoder[0](pairs)
+    for layer in encoder[1:]:
         values = slow_attention(layer, values, values, values)
     return values
 
@@ -201,7 +199,7 @@ def test_optimizer_obeys_the_learning_rate() -> None:
     def change(warmup_steps: int) -> float:
         params = {**SMALL, "warmup_steps": warmup_steps, "weight_decay": 0.0}
         method = ANP(SETTING, 0, max_epochs=1, **params).fit(data.train, data.val)
-        schema = Schema(2, 2, (3,), "regression", 0, len(data.train.y))
+        schema = DataShape(2, 2, (3,), "regression", 0)
         with torch.random.fork_rng():
             torch.manual_seed(0)
             network = method.build(schema)

@@ -14,15 +14,16 @@ from tabr.bench.methods.dkl import (
     DKL,
     EDGE,
     RBF,
+    Config,
     Network,
     Process,
     SpectralMixture,
     Square,
     kernel_root,
 )
-from tabr.bench.methods.neural import Schema
 from tabr.metrics import rmse
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 from tests.bench.methods.checks import SETTINGS, parts
 
 SMALL = {"width": 16, "n_layers": 1, "grid_size": 12, "learning_rate": 0.03}
@@ -139,11 +140,11 @@ def test_square_remembers_the_range_of_training() -> None:
 
 
 def test_every_parameter_learns() -> None:
-    schema = Schema(3, 0, (), "regression", 0, 30)
+    schema = DataShape(3, 0, (), "regression", 0)
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randn(30, 3, generator=generator)
     rows = Rows(numbers, torch.empty(30, 0), torch.empty(30, 0).long())
-    network = Network(schema, "sm", 2, 8, 0.1, 10)
+    network = Network(schema, Config(kernel="sm", n_layers=2, width=8, grid_size=10))
     network.process.loss(network.root(rows), numbers[:, 0].double()).backward()
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
@@ -162,7 +163,7 @@ def test_a_step_takes_all_rows() -> None:
     data = parts("regression")
     method = DKL(SETTINGS["regression"], 0, max_epochs=1, dropout=0.0, **SMALL)
     method.fit(data.train, data.val)
-    schema = Schema(2, 2, (3,), "regression", 0, len(data.train.y))
+    schema = DataShape(2, 2, (3,), "regression", 0)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = method.build(schema)
@@ -174,7 +175,7 @@ def test_a_step_takes_all_rows() -> None:
 def test_published_configuration_is_translated() -> None:
     params = DKL.published(TUNED)
     method = DKL(SETTINGS["regression"], 0, **params)
-    network = method.build(Schema(8, 0, (), "regression", 0, 100))
+    network = method.build(DataShape(8, 0, (), "regression", 0))
     counted = sum(p.numel() for p in network.parameters() if p.requires_grad)
     mlp = 8 * 417 + 417 + 2 * (417 * 417 + 417) + 417 * 2 + 2
     assert counted == mlp + 3 + 2  # scale and lengths; mean and noise

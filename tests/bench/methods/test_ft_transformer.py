@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from tabr.bench.methods import Setting
-from tabr.bench.methods.ft_transformer import FTTransformer, Network
+from tabr.bench.methods.ft_transformer import Config, FTTransformer, Network
 from tabr.bench.methods.layers import CategoryVectors
-from tabr.bench.methods.neural import Schema
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 
 CONFIG = {
     "batch_size": 256,
@@ -29,11 +29,11 @@ CONFIG = {
 }
 
 
-def a_schema(n_num: int, n_bin: int, cardinalities: tuple[int, ...] = ()) -> Schema:
-    return Schema(n_num, n_bin, cardinalities, "regression", 0, n_train=100)
+def a_schema(n_num: int, n_bin: int, cardinalities: tuple[int, ...] = ()) -> DataShape:
+    return DataShape(n_num, n_bin, cardinalities, "regression", 0)
 
 
-def some_rows(schema: Schema, n: int = 5, seed: int = 0) -> Rows:
+def some_rows(schema: DataShape, n: int = 5, seed: int = 0) -> Rows:
     generator = torch.Generator().manual_seed(seed)
     codes = [
         torch.randint(levels, (n,), generator=generator)
@@ -58,12 +58,12 @@ def size(network: nn.Module) -> int:
     ],
 )
 def test_has_the_published_number_of_parameters(
-    schema: Schema, shape: tuple[int, int, float], n_parameters: int
+    schema: DataShape, shape: tuple[int, int, float], n_parameters: int
 ) -> None:
-    assert size(Network(schema, *shape, 0.0, 0.0, 0.0)) == n_parameters
+    assert size(Network(schema, Config(*shape))) == n_parameters
 
 
-def package_twin(network: Network, schema: Schema) -> nn.Module:
+def package_twin(network: Network, schema: DataShape) -> nn.Module:
     """Return the package's network with the same weights."""
     package = pytest.importorskip("rtdl_revisiting_models")
     twin: nn.Module = package.FTTransformer(
@@ -112,7 +112,7 @@ def package_twin(network: Network, schema: Schema) -> nn.Module:
 @pytest.mark.parametrize("n_blocks", [1, 3])
 def test_computes_what_the_package_does(n_blocks: int) -> None:
     schema = a_schema(3, 1, (4, 2))
-    network = Network(schema, n_blocks, 16, 1.5, 0.0, 0.0, 0.0)
+    network = Network(schema, Config(n_blocks, 16, 1.5, 0.0, 0.0, 0.0))
     twin = package_twin(network, schema)
     rows = some_rows(schema, 7)
     expected: Tensor = twin(torch.cat([rows.num, rows.bin], 1), rows.cat)
@@ -131,8 +131,8 @@ def test_a_code_without_a_level_has_the_zero_vector() -> None:
 @pytest.mark.parametrize(
     "schema", [a_schema(2, 0), a_schema(0, 2), a_schema(0, 0, (3,))]
 )
-def test_needs_no_particular_kind_of_column(schema: Schema) -> None:
-    network = Network(schema, 2, 16, 1.5, 0.1, 0.1, 0.1)
+def test_needs_no_particular_kind_of_column(schema: DataShape) -> None:
+    network = Network(schema, Config(2, 16, 1.5, 0.1, 0.1, 0.1))
     out = network(some_rows(schema))
     assert out.shape == (5, 1)
     out.sum().backward()
@@ -142,8 +142,7 @@ def test_needs_no_particular_kind_of_column(schema: Schema) -> None:
 def test_takes_a_published_configuration() -> None:
     params = FTTransformer.published(CONFIG)
     method = FTTransformer(Setting("regression"), 0, **params)
-    assert method.shape == (2, 248, 2.252340225685858)
-    assert method.dropouts == (0.05, 0.25, 0.1)
+    assert method.config == Config(2, 248, 2.252340225685858, 0.05, 0.25, 0.1)
     assert method.training.learning_rate == 2e-4
     assert method.training.weight_decay == 1e-5
 

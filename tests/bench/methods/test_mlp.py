@@ -8,15 +8,16 @@ import pytest
 import torch
 
 from tabr.bench.methods import METHODS, Setting
-from tabr.bench.methods.neural import NeuralMethod, Schema
+from tabr.bench.methods.neural import NeuralMethod
 from tabr.bench.parameters import parameters
 from tabr.bench.tasks.catalog import select
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 
 SCHEMAS = {
-    "california": Schema(8, 0, (), "regression", 0, 13209),
+    "california": DataShape(8, 0, (), "regression", 0),
     # Six numbers, sex, and seven columns of 100 levels in all.
-    "adult": Schema(6, 1, (9, 16, 7, 15, 6, 5, 42), "binary", 2, 26048),
+    "adult": DataShape(6, 1, (9, 16, 7, 15, 6, 5, 42), "binary", 2),
 }
 
 
@@ -44,7 +45,7 @@ def test_has_as_many_parameters_as_published(name: str, task: str, count: int) -
 
 def test_is_a_chain_of_linear_relu_and_dropout() -> None:
     method: Any = METHODS["mlp"].make(Setting("regression"), 0, n_layers=2, width=5)
-    schema = Schema(2, 1, (3,), "regression", 0, 10)
+    schema = DataShape(2, 1, (3,), "regression", 0)
     network = method.build(schema).eval()
     rows = Rows(
         torch.randn(4, 2), torch.ones(4, 1), torch.tensor([[0], [2], [-1], [1]])
@@ -54,7 +55,7 @@ def test_is_a_chain_of_linear_relu_and_dropout() -> None:
     for row, code in enumerate(rows.cat[:, 0].tolist()):
         if code >= 0:
             x[row, 3 + code] = 1
-    first, _, _, second, _, _, last = network.layers
+    _, first, _, _, second, _, _, last = network
     for layer in (first, second):
         x = (x @ layer.weight.T + layer.bias).clamp(min=0)
     torch.testing.assert_close(network(rows), x @ last.weight.T + last.bias)

@@ -11,9 +11,9 @@ import torch
 
 from tabr.bench.methods import Setting, modern_nca
 from tabr.bench.methods.modern_nca import ModernNCA, closeness
-from tabr.bench.methods.neural import Schema
 from tabr.metrics import rmse
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 from tabr.tables.targets import NumberTarget
 from tests.bench.methods.checks import KINDS, SETTINGS, parts
 
@@ -44,7 +44,7 @@ def vote(point: np.ndarray, candidates: np.ndarray, targets: np.ndarray) -> np.n
 def test_the_default_network_has_as_many_parameters_as_its_formula() -> None:
     method = ModernNCA(Setting("regression"), 0)
     method.labels, method.target = torch.zeros(3), NumberTarget().fit([0.0, 1.0])
-    method.network = method.build(Schema(8, 0, (), "regression", 0, 13_209))
+    method.network = method.build(DataShape(8, 0, (), "regression", 0))
     waves, embedding, linear = 8 * 77, (2 * 77 + 1) * 34, (8 * 34 + 1) * 128
     assert method.n_parameters == waves + embedding + linear
 

@@ -15,6 +15,7 @@ from tabr.bench.methods.npt import (
     NPT,
     Block,
     Cells,
+    Config,
     LookaheadLamb,
     Network,
     cell_losses,
@@ -53,7 +54,7 @@ def test_has_as_many_parameters_as_layers_by_column_would_have() -> None:
         expected += (d_in + 1) * width + (width + 1) * (d_in - 1)
     for d in (len(columns) * width, width) * 2:
         expected += 5 * (d + 1) * d + (d + 1) * 4 * d + (4 * d + 1) * d + 4 * d
-    assert size(Network(n_numbers, levels, 4, width, 8, 0.1)) == expected
+    assert size(Network(n_numbers, levels, Config(4, width))) == expected
 
 
 def slow_block(block: Block, x: Tensor, allowed: list[list[int]]) -> Tensor:
@@ -100,7 +101,7 @@ def slow_tokens(network: Network, cells: Cells, levels: tuple[int, ...]) -> Tens
 @pytest.mark.parametrize("n_rows", [0, 2])
 def test_is_what_the_slow_transcription_says(n_rows: int) -> None:
     levels, n_context, width = (3, 2), 4, 8
-    network = Network(2, levels, 4, width, 2, 0.0)
+    network = Network(2, levels, Config(4, width, 2, 0.0))
     cells = some_cells(n_rows + n_context, 2, levels)
     context = list(range(n_rows, n_rows + n_context))
     allowed = [[*context, i] for i in range(n_rows)] + [context] * n_context
@@ -127,7 +128,7 @@ def test_is_what_the_slow_transcription_says(n_rows: int) -> None:
 
 
 def test_what_stands_in_a_hole_is_of_no_importance() -> None:
-    network, cells = Network(2, (3, 2), 2, 8, 2, 0.0), some_cells(5)
+    network, cells = Network(2, (3, 2), Config(2, 8, 2, 0.0)), some_cells(5)
     number = torch.where(cells.hole[:, :2], 77.0, cells.number)
     code = torch.where(cells.hole[:, 2:], -1, cells.code)
     other = network(Cells(number, code, cells.hole), 5)
@@ -218,14 +219,14 @@ def test_takes_as_many_steps_as_asked_for_in_batches_of_one_size() -> None:
     method = NPT(SETTINGS["regression"], 0, **{**SMALL, "n_steps": 13})
     method.fit(data.train, data.val)
     assert method.training.batch_size == 70 and len(method.history.score) == 7
-    assert method.schedule.n_done == method.schedule.n_steps == 14
-    assert method.schedule.share == 1
+    assert method.lamb.n_done == method.lamb.n_steps == 14
+    assert method.lamb.share == 1
 
 
 def test_is_not_tuned_and_has_batches_of_its_own() -> None:
     method = NPT(Setting("regression"), 0)
-    assert method.shape == (8, 64, 8, 0.1)
-    assert (method.n_steps, method.training.batch_size) == (2000, 4096)
+    assert method.config == Config(8, 64, 8, 0.1, n_steps=2000)
+    assert method.training.batch_size == 4096
     assert not NPT.has_batches
 
 
@@ -237,14 +238,12 @@ def test_refuses_a_width_that_the_heads_cannot_share() -> None:
 # --- the optimizer --------------------------------------------------------------------
 
 
-def slow_lamb(
-    start: Tensor, gradients: list[Tensor], rate: float, max_gradient: float
-) -> Tensor:
+def slow_lamb(start: Tensor, gradients: list[Tensor], rate: float) -> Tensor:
     """Follow one tensor, number by number where it matters."""
     x, slow = start.clone().double(), None
     first, second = torch.zeros_like(x), torch.zeros_like(x)
     for number, gradient in enumerate(gradients, 1):
-        g = gradient.double().clamp(-max_gradient, max_gradient)
+        g = gradient.double().clamp(-1, 1)
         first = 0.9 * first + 0.1 * g
         second = 0.999 * second + 0.001 * g * g
         step = first / (second.sqrt() + 1e-6)
@@ -269,13 +268,13 @@ def test_lamb_follows_the_slow_transcription() -> None:
         for start in starts
     ]
     parameters = [start.clone().requires_grad_() for start in starts]
-    optimizer = LookaheadLamb([*parameters, torch.empty(0, 3)])
+    optimizer = LookaheadLamb([*parameters, torch.empty(0, 3)], 0.01, torch.inf)
     for number in range(20):
         for parameter, of_it in zip(parameters, gradients, strict=True):
             parameter.grad = of_it[number]
-        optimizer.step(0.01, max_gradient=1.0)
+        optimizer.step()
     for parameter, start, of_it in zip(parameters, starts, gradients, strict=True):
-        expected = slow_lamb(start, of_it, 0.01, 1.0)
+        expected = slow_lamb(start, of_it, 0.01)
         torch.testing.assert_close(parameter.detach(), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -283,12 +282,12 @@ def test_a_step_of_lamb_is_as_long_as_the_tensor_times_the_rate() -> None:
     x = torch.full((4,), 2.0, requires_grad=True)  # of length 4
     x.grad = torch.tensor([1e-3, -5.0, 0.2, 7.0])
     before = x.detach().clone()
-    LookaheadLamb([x]).step(0.1)
+    LookaheadLamb([x], 0.1, torch.inf).step()
     torch.testing.assert_close((x.detach() - before).norm(), torch.tensor(0.4))
 
 
 def test_lamb_leaves_gradients_as_they_are() -> None:
     x = torch.ones(2, requires_grad=True)
     x.grad = torch.tensor([5.0, -5.0])
-    LookaheadLamb([x]).step(0.1, max_gradient=1.0)
+    LookaheadLamb([x], 0.1, torch.inf).step()
     torch.testing.assert_close(x.grad, torch.tensor([5.0, -5.0]))

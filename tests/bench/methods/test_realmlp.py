@@ -14,13 +14,13 @@ from torch import nn
 
 from tabr.bench.methods import Setting
 from tabr.bench.methods.realmlp import (
+    Config,
     Linear,
     Network,
     Numbers,
     RealMLP,
     Scaler,
     ScheduledAdam,
-    Shape,
     flat_then_cosine,
     four_cycles,
 )
@@ -28,10 +28,17 @@ from tabr.bench.tasks.task import LabelledRows
 from tabr.metrics import rmse
 from tabr.network.rows import Rows
 from tabr.tables.preprocessor import Arrays
+from tabr.tables.shape import DataShape
 from tests.bench.methods.checks import SETTINGS, parts
 
 SMALL = {"width": 16, "n_layers": 2, "batch_size": 32, "max_epochs": 4}
-SHAPE = Shape("pbld", 0.1, True, 3, 256, "mish")
+
+
+def a_network(
+    n_num: int, n_bin: int, cardinalities: tuple[int, ...] = (), **config: Any
+) -> Network:
+    schema = DataShape(n_num, n_bin, cardinalities, "regression", 0)
+    return Network(schema, Config("mish", **config))
 
 
 def fitted(kind: str, **params: Any) -> RealMLP:
@@ -81,7 +88,7 @@ def test_few_levels_are_one_hot_and_many_stay_codes() -> None:
 
 
 def test_the_default_network_has_as_many_parameters_as_its_formula() -> None:
-    network = Network(8, 0, (), 1, SHAPE)
+    network = a_network(8, 0)
     numbers = 8 * (16 + 16 + 16 * 3 + 3)
     scale, activations = 8 * 4, 3 * 256
     layers = (8 * 4 + 1) * 256 + 2 * 257 * 256 + 257
@@ -128,8 +135,8 @@ def test_a_layer_without_any_variance_stays_finite() -> None:
 
 
 def test_the_network_is_its_formula() -> None:
-    shape = Shape("pbld", 0.1, True, 2, 6, "selu")
-    network = Network(2, 1, (3, 2), 4, shape)
+    schema = DataShape(2, 1, (3, 2), "classes", 4)
+    network = Network(schema, Config("selu", n_layers=2, width=6))
     for parameter in network.parameters():
         nn.init.normal_(parameter)
     rows = Rows(
@@ -151,7 +158,7 @@ def test_the_network_is_its_formula() -> None:
 
 
 def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
-    block = Network(1, 0, (), 1, SHAPE).blocks[0]
+    block = a_network(1, 0).blocks[0]
     x = torch.randn(1, 4).expand(4000, -1)
     certain = block(x)[0]
     out = block(x, torch.tensor(0.3))
@@ -178,7 +185,7 @@ def test_dropout_and_decay_are_flat_and_then_fade() -> None:
 
 def test_the_optimizer_is_adam_with_the_papers_factors() -> None:
     torch.manual_seed(0)
-    network = Network(2, 1, (9,), 1, Shape("pbld", 0.1, True, 1, 4, "mish"))
+    network = a_network(2, 1, (9,), n_layers=1, width=4)
     start = {name: p.detach().clone() for name, p in network.named_parameters()}
     grads = {name: torch.randn_like(p) for name, p in network.named_parameters()}
     optimizer = ScheduledAdam(network, 0.1, 0.5, n_steps=40)
@@ -254,8 +261,8 @@ def test_defaults_follow_the_outcome() -> None:
     number, label = (
         RealMLP(Setting(outcome), 0) for outcome in ("regression", "classification")
     )
-    assert (number.training.learning_rate, number.shape.activation) == (0.2, "mish")
-    assert (label.training.learning_rate, label.shape.activation) == (0.04, "selu")
+    assert (number.training.learning_rate, number.config.activation) == (0.2, "mish")
+    assert (label.training.learning_rate, label.config.activation) == (0.04, "selu")
 
 
 def test_columns_with_many_levels_are_learned() -> None:
@@ -271,7 +278,7 @@ def test_columns_with_many_levels_are_learned() -> None:
 
 
 def test_a_table_of_categories_alone_is_enough() -> None:
-    network = Network(0, 2, (9,), 1, SHAPE)
+    network = a_network(0, 2, (9,))
     rows = Rows(torch.zeros(3, 0), torch.rand(3, 2), torch.tensor([[0], [8], [-1]]))
     network.adapt(rows)
     assert network(rows).isfinite().all()

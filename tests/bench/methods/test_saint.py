@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tabr.bench.methods import Setting
-from tabr.bench.methods.neural import Schema
-from tabr.bench.methods.saint import SAINT, Block, Network, NumberVectors
+from tabr.bench.methods.saint import SAINT, Block, Config, Network, NumberVectors
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 from tests.bench.methods.checks import SETTINGS, parts
 
 FIXED = (4, 32, 48, 4.0)  # the paper's shape for large tables
@@ -41,9 +41,9 @@ PUBLISHED = {
 
 def a_schema(
     n_numbers: int, cardinalities: tuple[int, ...] = (), n_outputs: int = 1
-) -> Schema:
+) -> DataShape:
     task = "regression" if n_outputs == 1 else "classes"
-    return Schema(n_numbers, 0, cardinalities, task, n_outputs, 100)
+    return DataShape(n_numbers, 0, cardinalities, task, n_outputs)
 
 
 def some_rows(
@@ -85,7 +85,8 @@ def n_idle(n_numbers: int, cardinalities: tuple[int, ...], width: int) -> int:
 def test_has_the_published_number_of_parameters(name: str) -> None:
     n_numbers, cardinalities, n_outputs, shape, expected = PUBLISHED[name]
     with torch.device("meta"):
-        network = Network(a_schema(n_numbers, cardinalities, n_outputs), *shape, 0, 0)
+        schema = a_schema(n_numbers, cardinalities, n_outputs)
+        network = Network(schema, Config(*shape))
     used = sum(p.numel() for p in network.parameters())
     assert used + n_idle(n_numbers, cardinalities, shape[1]) == expected
 
@@ -122,7 +123,7 @@ def gated(layer: nn.Module, x: Tensor) -> Tensor:
 
 def test_a_block_is_what_the_slow_transcription_says() -> None:
     n_rows, n_context, n_columns, width, d = 3, 4, 2, 6, 5
-    block = Block(n_columns, width, d, 1.7, 0.0, 0.0)
+    block = Block(n_columns, Config(1, width, d, 1.7, dropout=0.0))
     for parameter in block.norms.parameters():  # drawn as ones and zeros
         nn.init.normal_(parameter)
     x = torch.randn(n_rows + n_context, n_columns, width)
@@ -142,7 +143,7 @@ def test_a_block_is_what_the_slow_transcription_says() -> None:
 
 
 def test_rows_do_not_meet_each_other() -> None:
-    network = Network(a_schema(2, (3,)), 2, 4, 3, 2.0, 0, 0).eval()
+    network = Network(a_schema(2, (3,)), Config(2, 4, 3, 2.0)).eval()
     rows, context = some_rows(5, 2, (3,)), some_rows(6, 2, (3,), seed=1)
     together = network(rows, context)
     alone = [network(rows.take(slice(i, i + 1)), context) for i in range(5)]
@@ -150,7 +151,7 @@ def test_rows_do_not_meet_each_other() -> None:
 
 
 def test_rows_meet_every_row_of_the_context() -> None:
-    network = Network(a_schema(2), 1, 4, 3, 2.0, 0, 0).eval()
+    network = Network(a_schema(2), Config(1, 4, 3, 2.0)).eval()
     rows, context = some_rows(1, 2), some_rows(6, 2, seed=1)
     context.num.requires_grad_()
     network(rows, context).sum().backward()
@@ -175,8 +176,8 @@ def test_the_context_of_predictions_is_drawn_from_training_rows_by_the_seed() ->
 
 
 @pytest.mark.parametrize("schema", [a_schema(2), a_schema(0, (3, 2))])
-def test_needs_no_particular_kind_of_column(schema: Schema) -> None:
-    network = Network(schema, 1, 4, 3, 2.0, 0.1, 0.1)
+def test_needs_no_particular_kind_of_column(schema: DataShape) -> None:
+    network = Network(schema, Config(1, 4, 3, 2.0, 0.1, 0.1))
     rows = some_rows(4, schema.n_num, schema.cardinalities)
     assert network(rows, rows).shape == (4, 1)
 
@@ -199,6 +200,5 @@ def test_takes_a_published_configuration() -> None:
         "patience": 16,
     }
     method = SAINT(Setting("regression"), 0, **SAINT.published(config))
-    assert method.shape == (2, 16, 3, 1.5)
-    assert method.dropouts == (0.0, 0.2)
+    assert method.config == Config(2, 16, 3, 1.5, 0.0, 0.2)
     assert method.training.batch_size == 512

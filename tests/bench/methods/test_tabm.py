@@ -11,14 +11,14 @@ import torch
 import torch.nn.functional as F
 
 from tabr.bench.methods import Setting
-from tabr.bench.methods.neural import Schema
 from tabr.bench.methods.tabm import ClippedAdamW, TabM, piecewise_linear
 from tabr.config import TrainingConfig
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 from tabr.training.optimizers import decay_groups
 from tests.bench.methods.checks import SETTINGS, parts
 
-CALIFORNIA = Schema(8, 0, (), "regression", 0, 13_209)
+CALIFORNIA = DataShape(8, 0, (), "regression", 0)
 SMALL = {"k": 4, "width": 16, "n_layers": 1, "learning_rate": 0.01, "batch_size": 32}
 EMBEDDED = {"embedding": "piecewise-linear", "embedding_width": 4, "n_bins": 6}
 

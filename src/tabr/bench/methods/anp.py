@@ -23,28 +23,31 @@ on a GPU products are of bfloat16.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tabr.bench.methods.base import Setting, check_at_least, check_share
+from tabr.bench.methods.base import check_minimum, check_share
 from tabr.bench.methods.layers import attend, join_heads, split_heads
-from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
-from tabr.bench.methods.spaces import OPTIMIZER, Integer, Space
+from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod
+from tabr.bench.methods.spaces import Integer, Space, rates
 from tabr.config import TrainingConfig
 from tabr.network.embeddings import InputVector
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 from tabr.training.optimizers import Stepper
 
 MIN_ROWS, MAX_ROWS = 10, 500  # of a task in training
 N_HEADS = 4
 DROPOUT = 0.1
 RELU_GAIN = math.sqrt(2)
+# The attention of cuDNN makes a plan for each new shape, which takes longer than the
+# step; here each step has a shape of its own.
 _KERNELS = [
     SDPBackend.FLASH_ATTENTION,
     SDPBackend.EFFICIENT_ATTENTION,
@@ -52,6 +55,30 @@ _KERNELS = [
 ]
 
 KeysValues = tuple[Tensor, Tensor]  # each (..., heads, n, d)
+
+
+@dataclass(frozen=True)
+class Config:
+    """The layers of the network, and the context of predictions.
+
+    There are `n_self` layers of self-attention in each encoder, `n_cross` from rows to
+    context, and `n_decoder` hidden layers of the decoder. The width is cut to a
+    multiple of the four heads. Predictions attend to a share of the training rows, at
+    most `max_context`.
+    """
+
+    width: int = 128
+    n_self: int = 2
+    n_cross: int = 2
+    n_decoder: int = 3
+    context_share: float = 1 / 3
+    max_context: int = 32_768
+    warmup_steps: int = 4000
+
+    def __post_init__(self) -> None:
+        """Check the context and the warm-up."""
+        check_share(context_share=self.context_share)
+        check_minimum(1, max_context=self.max_context, warmup_steps=self.warmup_steps)
 
 
 class Memory(NamedTuple):
@@ -108,29 +135,17 @@ class Attention(nn.Module):
         return out
 
     def _heads(self, layer: nn.Linear, x: Tensor) -> Tensor:
-        """Return (..., heads, n, d), where zeros fill d up to a multiple of eight.
-
-        A GPU's memory-efficient kernels take no other widths.
-        """
+        """Return (..., heads, n, d), where zeros fill d up to a multiple of eight."""
+        # A GPU's memory-efficient kernels take no other widths.
         weight = layer.weight.unflatten(0, (N_HEADS, self.d_head))
         weight = F.pad(weight, (0, 0, 0, -self.d_head % 8)).flatten(0, 1)
         return split_heads(F.linear(x, weight), N_HEADS)
 
 
-class Encoder(nn.Module):
-    """Pairs of features and label (..., n, d) -> (..., n, width), by self-attention."""
-
-    def __init__(self, d_in: int, width: int, n_self: int) -> None:
-        super().__init__()
-        self.pair = _linear(d_in, width)
-        self.attentions = nn.ModuleList(Attention(width) for _ in range(n_self))
-
-    def forward(self, pairs: Tensor) -> Tensor:
-        """Return the encoded pairs."""
-        x: Tensor = self.pair(pairs)
-        for attention in self.attentions:
-            x = attention(x)
-        return x
+def pair_encoder(d_in: int, width: int, n_self: int) -> nn.Sequential:
+    """Return self-attention from pairs of features and label to (..., n, width)."""
+    attentions = (Attention(width) for _ in range(n_self))
+    return nn.Sequential(_linear(d_in, width), *attentions)
 
 
 class LatentEncoder(nn.Module):
@@ -138,7 +153,7 @@ class LatentEncoder(nn.Module):
 
     def __init__(self, d_in: int, width: int, n_self: int) -> None:
         super().__init__()
-        self.encoder = Encoder(d_in, width, n_self)
+        self.encoder = pair_encoder(d_in, width, n_self)
         self.hidden = _linear(width, width, RELU_GAIN)
         self.mean = _linear(width, width)
         self.log_variance = _linear(width, width)
@@ -152,20 +167,19 @@ class LatentEncoder(nn.Module):
 class Network(nn.Module):
     """Features (..., t, d) and a context -> means and variances (..., t, 1)."""
 
-    def __init__(
-        self, schema: Schema, width: int, n_self: int, n_cross: int, n_decoder: int
-    ) -> None:
+    def __init__(self, schema: DataShape, config: Config) -> None:
         super().__init__()
         self.input = InputVector(schema, None)
-        d = self.input.width
-        self.latent = LatentEncoder(d + 1, width, n_self)
-        self.values = Encoder(d + 1, width, n_self)
+        d, width = self.input.width, config.width // N_HEADS * N_HEADS
+        self.latent = LatentEncoder(d + 1, width, config.n_self)
+        self.values = pair_encoder(d + 1, width, config.n_self)
         self.key = _linear(d, width)
         self.query = _linear(d, width)
-        self.cross_attentions = nn.ModuleList(Attention(width) for _ in range(n_cross))
+        layers = (Attention(width) for _ in range(config.n_cross))
+        self.cross_attentions = nn.ModuleList(layers)
         self.target = _linear(d, width)
         hidden: list[nn.Module] = []
-        for _ in range(n_decoder):
+        for _ in range(config.n_decoder):
             hidden += [_linear(3 * width, 3 * width, RELU_GAIN), nn.ReLU()]
         self.decoder = nn.Sequential(*hidden, _linear(3 * width, 2))
 
@@ -241,8 +255,9 @@ class WarmedAdamW:
 
 
 class ANP(NeuralMethod):
-    """A neural process that attends from rows to training rows."""
+    """A neural process that attends from rows to training rows; a batch is of tasks."""
 
+    config_type = Config
     outcomes = ("regression",)
     captures = False  # each step has a number of rows of its own
     search_space: ClassVar[Space] = {
@@ -250,7 +265,7 @@ class ANP(NeuralMethod):
         "n_self": Integer(1, 2),
         "n_cross": Integer(1, 2),
         "n_decoder": Integer(1, 3),
-        **OPTIMIZER,
+        **rates(),
     }
     published_names: ClassVar[Mapping[str, str]] = {
         "width": "model.d_hidden",
@@ -265,44 +280,16 @@ class ANP(NeuralMethod):
     context: Tensor  # positions of training rows that predictions attend to
     memory: Memory
 
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        width: int = 128,
-        n_self: int = 2,
-        n_cross: int = 2,
-        n_decoder: int = 3,
-        context_share: float = 1 / 3,
-        max_context: int = 32_768,
-        warmup_steps: int = 4000,
-        **training: Any,
-    ) -> None:
-        """Keep the shape; `training` is what `NeuralMethod` takes.
-
-        There are `n_self` layers of self-attention in each encoder, `n_cross` from rows
-        to context, and `n_decoder` hidden layers of the decoder. The width is cut to a
-        multiple of the four heads. Predictions attend to a share of the training rows,
-        at most `max_context`. A batch is one of tasks.
-        """
-        super().__init__(setting, seed, **training)
-        check_share(context_share=context_share)
-        check_at_least(1, max_context=max_context, warmup_steps=warmup_steps)
-        self.shape = width // N_HEADS * N_HEADS, n_self, n_cross, n_decoder
-        self.context_share, self.max_context = context_share, max_context
-        self.warmup_steps = warmup_steps
-
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Draw the context of predictions and return the network."""
-        size = int(schema.n_train * self.context_share)
-        size = max(1, min(size, self.max_context))
-        self.context = torch.randperm(schema.n_train)[:size].to(self.device)
-        return Network(schema, *self.shape)
+        size = int(self.rows.n_rows * self.config.context_share)
+        size = max(1, min(size, self.config.max_context))
+        self.context = torch.randperm(self.rows.n_rows)[:size].to(self.device)
+        return Network(schema, self.config)
 
     def optimizer(self) -> Stepper:
         """Return the optimizer of the network."""
-        return WarmedAdamW(self.network, self.training, self.warmup_steps)
+        return WarmedAdamW(self.network, self.training, self.config.warmup_steps)
 
     def loss(self, index: Tensor) -> Tensor:
         """Return the loss of random tasks, whatever rows the loop chose."""
@@ -310,7 +297,9 @@ class ANP(NeuralMethod):
         n_context, n_task = task_sizes(n_rows)
         rows = torch.randint(n_rows, (n_tasks, n_task), device=self.device)
         x = self.network.input(self.rows.take(rows))
-        with _fast_training(self.device):
+        is_cuda = self.device.type == "cuda"
+        products = torch.autocast(self.device.type, torch.bfloat16, enabled=is_cuda)
+        with products, sdpa_kernel(_KERNELS):
             return self.network.loss(x, self.labels[rows], n_context)
 
     def prepare(self) -> None:
@@ -324,20 +313,6 @@ class ANP(NeuralMethod):
         mean, _ = self.network(self.network.input(rows)[None], self.memory)
         out: Tensor = mean.squeeze(0)
         return out
-
-
-@contextmanager
-def _fast_training(device: torch.device) -> Iterator[None]:
-    """Products of bfloat16 on a GPU, and attention that is ready at once.
-
-    The attention of cuDNN makes a plan for each new shape, which takes longer than the
-    step; here each step has a shape of its own.
-    """
-    if device.type != "cuda":
-        yield
-        return
-    with torch.autocast("cuda", torch.bfloat16), sdpa_kernel(_KERNELS):
-        yield
 
 
 def task_sizes(n_rows: int) -> tuple[int, int]:

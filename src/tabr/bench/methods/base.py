@@ -27,6 +27,7 @@ from tabr.tables.cells import ColumnKind
 from tabr.tables.normalize import Normalization
 from tabr.tables.preprocessor import Arrays, Preprocessor
 from tabr.tables.targets import ClassTarget, NumberTarget, Outcome, Target
+from tabr.training.loop import History
 
 Floats = NDArray[np.floating[Any]]
 OUTCOMES: tuple[Outcome, ...] = ("regression", "classification")
@@ -53,6 +54,11 @@ class Setting:
     n_threads: int | None = None
     on_epoch: Callable[[int, float], None] | None = None
 
+    def report(self, history: History) -> None:
+        """Call `on_epoch` for the last epoch of a history."""
+        if self.on_epoch is not None:
+            self.on_epoch(len(history.score) - 1, history.score[-1])
+
 
 class Method(ABC):
     """A learner that the harness can run.
@@ -67,7 +73,8 @@ class Method(ABC):
         fits_as_one: Whether learners of successive seeds can be fitted as one.
         libraries: Optional libraries that it needs.
         extra: The extra of tabr that installs them.
-        search_space: The paper's tuning space, before `variant_space`.
+        search_space: The paper's tuning space.
+        embedding_spaces: What follows it, by the `embedding` that a variant fixes.
         published_names: The place of each parameter in a published configuration, as
             "model.width"; with a "?" at the end it may be missing.
         device: Where it computes.
@@ -81,6 +88,7 @@ class Method(ABC):
     libraries: ClassVar[tuple[str, ...]] = ()
     extra: ClassVar[str] = ""
     search_space: ClassVar[Space] = {}
+    embedding_spaces: ClassVar[Mapping[str | None, Space]] = {}
     published_names: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, setting: Setting, seed: int) -> None:
@@ -92,11 +100,6 @@ class Method(ABC):
         self.setting, self.seed = setting, seed
         self.device = choose_device(setting.device)
         self.best_epoch: int | None = None
-
-    @classmethod
-    def variant_space(cls, **fixed: Any) -> Space:
-        """Return the search space of a variant that fixes some parameters."""
-        return cls.search_space
 
     @classmethod
     def published(cls, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,11 +213,6 @@ class ArrayMethod(Method):
         """The kind of loss to be minimised."""
         return self.target.task
 
-    @property
-    def n_outputs(self) -> int:
-        """The width of a network's output: one, or a logit for each class."""
-        return self.target.n_classes if self.task == "classes" else 1
-
     def decoded(self, output: Floats) -> NDArray[np.float64]:
         """Return values in the units of y; probabilities stay what they are."""
         return self.target.in_units(output)
@@ -228,7 +226,7 @@ class ArrayMethod(Method):
         return one_hot(arrays, self.preprocessor.cardinalities)
 
 
-def check_at_least(bound: int, **numbers: float | None) -> None:
+def check_minimum(bound: int, **numbers: float | None) -> None:
     """Refuse parameters below a bound; None is not checked."""
     for name, number in numbers.items():
         if number is not None and number < bound:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from tabr.bench.methods.base import ArrayMethod, Floats, Setting, check_at_least
+from tabr.bench.methods.base import ArrayMethod, Floats, Setting, check_minimum
 from tabr.errors import ParameterError
 
 PATIENCE = 200  # rounds, of the tuned configurations
@@ -40,15 +40,11 @@ class Boosting(ArrayMethod):
     ) -> None:
         """Check the parameters.
 
-        Args:
-            setting: What the table and the machine decide.
-            seed: Decides the library's random draws.
-            n_trees: The most trees.
-            patience: Rounds without improvement, until training ends.
-            options: Parameters of the library, instead of its defaults.
+        At most `n_trees` grow, until `patience` rounds do not improve; `options` are
+        parameters of the library, instead of its defaults.
         """
         super().__init__(setting, seed)
-        check_at_least(1, n_trees=n_trees, patience=patience)
+        check_minimum(1, n_trees=n_trees, patience=patience)
         unknown = sorted(options.keys() - self.defaults.keys())
         if unknown:
             raise ParameterError(

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
 import pandas as pd
 
 from tabr.bench.methods.base import Encoded, Floats
@@ -97,10 +96,8 @@ class CatBoost(Boosting):
         """Return rows and labels in the library's own form."""
         library = require("catboost", extra="boost")
         table, n_categories = _table(part.arrays), part.arrays.cat.shape[1]
-        is_number = self.task == "regression"
-        labels = part.labels if is_number else part.labels.astype(np.int64)
         places = list(range(table.shape[1] - n_categories, table.shape[1]))
-        return library.Pool(table, labels, cat_features=places)
+        return library.Pool(table, part.labels, cat_features=places)
 
 
 def _table(arrays: Arrays) -> pd.DataFrame:

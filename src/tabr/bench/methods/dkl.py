@@ -20,33 +20,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Encoded, Setting, check_at_least
-from tabr.bench.methods.mlp import Network as Perceptron
-from tabr.bench.methods.neural import NeuralMethod, Schema
-from tabr.bench.methods.spaces import (
-    Integer,
-    LogUniform,
-    OneOf,
-    Space,
-    Uniform,
-    ZeroOr,
-)
+from tabr.bench.methods import mlp
+from tabr.bench.methods.base import Encoded, check_minimum
+from tabr.bench.methods.neural import NeuralMethod
+from tabr.bench.methods.spaces import Integer, OneOf, Space, Uniform, ZeroOr, rates
 from tabr.errors import ParameterError
 from tabr.metrics import Score
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 
 Kernel = Literal["rbf", "sm"]
 EDGE = 0.95  # features lie between -EDGE and EDGE
 MIN_NOISE = 1e-4
 N_MIXTURES = 4
 JITTER = 1e-8
+
+
+@dataclass(frozen=True)
+class Config(mlp.Config):
+    """The shape of the perceptron, and the kernel.
+
+    A grid has `grid_size` inducing points along each of the two axes. Forty do for
+    lengths of 0.1 and more on a square whose side is 1.9.
+    """
+
+    kernel: Kernel = "rbf"
+    grid_size: int = 40
+
+    def __post_init__(self) -> None:
+        """Check the kernel and its grid."""
+        super().__post_init__()
+        check_minimum(2, grid_size=self.grid_size)
+        if self.kernel not in ("rbf", "sm"):
+            raise ParameterError(
+                f"kernel must be 'rbf' or 'sm', however: {self.kernel!r}"
+            )
 
 
 class Square(nn.Module):
@@ -182,10 +197,8 @@ def _eye_like(matrix: Tensor) -> Tensor:
 
 
 def _factor(matrix: Tensor) -> Tensor:
-    """Return Cholesky factors (..., r, r); nan where there is none.
-
-    So the training loop reports it, and no step waits for the device.
-    """
+    """Return Cholesky factors (..., r, r); nan where there is none."""
+    # So the training loop reports it, and no step waits for the device.
     factor: Tensor
     factor, failed = torch.linalg.cholesky_ex(matrix)
     return factor.masked_fill(failed[..., None, None] > 0, math.nan)
@@ -194,22 +207,14 @@ def _factor(matrix: Tensor) -> Tensor:
 class Network(nn.Module):
     """Rows (n) -> features (n, 2) -> a root (n, r) of their kernel matrix."""
 
-    def __init__(
-        self,
-        schema: Schema,
-        kernel: Kernel,
-        n_layers: int,
-        width: int,
-        dropout: float,
-        grid_size: int,
-    ) -> None:
+    def __init__(self, schema: DataShape, config: Config) -> None:
         super().__init__()
         to_plane = replace(schema, task="classes", n_classes=2)  # two outputs
-        self.perceptron = Perceptron(to_plane, None, n_layers, width, dropout)
+        self.perceptron = mlp.perceptron(to_plane, config)
         self.square = Square()
-        self.kernel = RBF() if kernel == "rbf" else SpectralMixture()
+        self.kernel = RBF() if config.kernel == "rbf" else SpectralMixture()
         self.process = Process()
-        self.grid_size = grid_size
+        self.grid_size = config.grid_size
 
     def root(self, rows: Rows) -> Tensor:
         """Return R (n, r) of the rows, in double precision."""
@@ -220,6 +225,7 @@ class Network(nn.Module):
 class DKL(NeuralMethod):
     """A Gaussian process on the features that a multilayer perceptron makes of rows."""
 
+    config_type = Config
     outcomes = ("regression",)
     has_batches = False  # all rows are one
     captures = False  # one step an epoch: nothing to be gained
@@ -229,8 +235,7 @@ class DKL(NeuralMethod):
         "n_layers": Integer(1, 4),
         "width": Integer(64, 768),
         "dropout": ZeroOr(Uniform(0.0, 0.5)),
-        "learning_rate": LogUniform(1e-5, 1e-2),
-        "weight_decay": ZeroOr(LogUniform(1e-6, 1e-3)),
+        **rates((1e-5, 1e-2), max_decay=1e-3),
     }
     published_names: ClassVar[Mapping[str, str]] = {
         "kernel": "kernel",
@@ -245,33 +250,9 @@ class DKL(NeuralMethod):
     network: Network
     posterior: Posterior
 
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        kernel: Kernel = "rbf",
-        n_layers: int = 3,
-        width: int = 384,
-        dropout: float = 0.1,
-        grid_size: int = 40,
-        **training: Any,
-    ) -> None:
-        """Keep the shape; `training` is what `NeuralMethod` takes.
-
-        A grid has `grid_size` inducing points along each of the two axes. Forty do for
-        lengths of 0.1 and more on a square whose side is 1.9.
-        """
-        super().__init__(setting, seed, **training)
-        if kernel not in ("rbf", "sm"):
-            raise ParameterError(f"kernel must be 'rbf' or 'sm', however: {kernel!r}")
-        check_at_least(2, grid_size=grid_size)
-        self.kernel: Kernel = kernel
-        self.shape = n_layers, width, dropout, grid_size
-
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return the network."""
-        return Network(schema, self.kernel, *self.shape)
+        return Network(schema, self.config)
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
         self.training = replace(self.training, batch_size=train.n_rows)

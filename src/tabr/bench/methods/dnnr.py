@@ -34,13 +34,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tabr.bench.methods.base import (
-    ArrayMethod,
-    Encoded,
-    Floats,
-    Setting,
-    check_at_least,
-)
+from tabr.bench.methods.base import ArrayMethod, Encoded, Floats, Setting, check_minimum
 from tabr.bench.methods.knn import MAX_NEIGHBORS, nearest
 from tabr.bench.methods.spaces import OneOf, Space, ZeroOr
 from tabr.errors import ParameterError
@@ -99,19 +93,13 @@ class DNNR(ArrayMethod):
     ) -> None:
         """Check the parameters.
 
-        Args:
-            setting: What the table and the machine decide.
-            seed: Decides the order of rows when a scale is trained.
-            k: Neighbours of a query.
-            derivative_factor: Neighbours of a gradient, for each feature.
-            scaling_neighbors: Rows that train the scale at each row, itself among
-                them; 0 means no scale.
-            scaling_epochs: Epochs of training the scale.
-            categories: The encoding of categories. "mean label" is the published
-                "leave-one-out", where rows to be encoded were never left out.
+        A query has k neighbours, and a gradient `derivative_factor` for each feature.
+        At each row `scaling_neighbors` train the scale, itself among them; 0 means no
+        scale. The categories' "mean label" is the published "leave-one-out", where rows
+        to be encoded were never left out.
         """
         super().__init__(setting, seed)
-        check_at_least(1, k=k, scaling_epochs=scaling_epochs)
+        check_minimum(1, k=k, scaling_epochs=scaling_epochs)
         if derivative_factor is not None and derivative_factor <= 0:
             raise ParameterError(
                 f"`derivative_factor > 0` must hold, however: {derivative_factor=}"
@@ -140,11 +128,9 @@ class DNNR(ArrayMethod):
         points, queries = self._points(train.arrays), self._points(val.arrays)
         n_rows, n_features = points.shape
         factor = self.derivative_factor
-        sizes = {
-            max(1, min(round(factor * n_features), n_rows - 1))
-            for factor in (FACTORS if factor is None else (factor,))
-        }
-        counts = sorted(sizes)
+        factors = FACTORS if factor is None else (factor,)
+        sizes = {round(factor * n_features) for factor in factors}
+        counts = sorted({max(1, min(size, n_rows - 1)) for size in sizes})
         max_k = min(MAX_NEIGHBORS if self.k is None else self.k, n_rows)
         ks = range(1 if self.k is None else max_k, max_k + 1)
 

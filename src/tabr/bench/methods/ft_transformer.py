@@ -20,33 +20,55 @@ multiple of the 8 heads, and those published are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting, check_at_least
+from tabr.bench.methods.base import check_minimum
 from tabr.bench.methods.layers import Attention, CategoryVectors, GatedFeedForward
-from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
-from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
+from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod
+from tabr.bench.methods.spaces import Integer, Space, Uniform, ZeroOr, rates
 from tabr.errors import ParameterError
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 
 N_HEADS = 8
+
+
+@dataclass(frozen=True)
+class Config:
+    """The shape of the network, by default the package's own of three blocks."""
+
+    n_blocks: int = 3
+    width: int = 192
+    hidden_factor: float = 4 / 3
+    attention_dropout: float = 0.2
+    dropout: float = 0.1
+    residual_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        check_minimum(1, n_blocks=self.n_blocks)
+        if self.width % N_HEADS:
+            raise ParameterError(
+                f"width must be a multiple of {N_HEADS}, however: width={self.width}"
+            )
 
 
 class Tokens(nn.Module):
     """Rows (b) -> tokens (b, 1 + n_columns, width), the one that is read first."""
 
-    def __init__(self, schema: Schema, width: int) -> None:
+    def __init__(self, schema: DataShape, width: int) -> None:
         """Draw all vectors uniform within width ** -0.5."""
         super().__init__()
         self.reader = nn.Parameter(torch.empty(1, width))
-        self.number = nn.Parameter(torch.empty(schema.n_numbers, width))
+        n_numbers, n_categories = schema.n_num + schema.n_bin, len(schema.cardinalities)
+        self.number = nn.Parameter(torch.empty(n_numbers, width))
         self.category = CategoryVectors(schema.cardinalities, width)
-        self.bias = nn.Parameter(torch.empty(schema.n_columns, width))
+        self.bias = nn.Parameter(torch.empty(n_numbers + n_categories, width))
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(width**-0.5), width**-0.5)
 
@@ -64,28 +86,21 @@ class Block(nn.Module):
     The first block begins without a normalisation, which is crucial.
     """
 
-    def __init__(
-        self,
-        width: int,
-        d_hidden: int,
-        attention_dropout: float,
-        dropout: float,
-        residual_dropout: float,
-        *,
-        is_first: bool,
-    ) -> None:
+    def __init__(self, config: Config, *, is_first: bool) -> None:
         super().__init__()
+        width = config.width
         self.norm = nn.Identity() if is_first else nn.LayerNorm(width)
         scale = (width // N_HEADS) ** -0.5
         self.attention = Attention(
-            width, N_HEADS, dropout=attention_dropout, scale=scale
+            width, N_HEADS, dropout=config.attention_dropout, scale=scale
         )
         for linear in self.attention.children():
             assert isinstance(linear, nn.Linear)
             nn.init.zeros_(linear.bias)
         self.layers_norm = nn.LayerNorm(width)
-        self.layers = GatedFeedForward(width, d_hidden, dropout, F.relu)
-        self.residual = nn.Dropout(residual_dropout)
+        d_hidden = int(width * config.hidden_factor)
+        self.layers = GatedFeedForward(width, d_hidden, config.dropout, F.relu)
+        self.residual = nn.Dropout(config.residual_dropout)
 
     def forward(self, x: Tensor, n_read: int) -> Tensor:
         """Return the first n_read tokens after the block: (b, t, d) -> (b, r, d)."""
@@ -99,20 +114,12 @@ class Block(nn.Module):
 class Network(nn.Module):
     """Rows (b) -> outputs (b, n_outputs)."""
 
-    def __init__(
-        self,
-        schema: Schema,
-        n_blocks: int,
-        width: int,
-        hidden_factor: float,
-        *dropouts: float,
-    ) -> None:
+    def __init__(self, schema: DataShape, config: Config) -> None:
         super().__init__()
+        width = config.width
         self.tokens = Tokens(schema, width)
-        d_hidden = int(width * hidden_factor)
         self.blocks = nn.ModuleList(
-            Block(width, d_hidden, *dropouts, is_first=number == 0)
-            for number in range(n_blocks)
+            Block(config, is_first=number == 0) for number in range(config.n_blocks)
         )
         self.output = nn.Sequential(
             nn.LayerNorm(width), nn.ReLU(), nn.Linear(width, schema.n_outputs)
@@ -128,8 +135,9 @@ class Network(nn.Module):
 
 
 class FTTransformer(NeuralMethod):
-    """FT-Transformer; by default the package's own configuration of three blocks."""
+    """FT-Transformer."""
 
+    config_type = Config
     training_defaults = replace(NeuralMethod.training_defaults, learning_rate=1e-4)
     search_space: ClassVar[Space] = {
         "n_blocks": Integer(1, 4),
@@ -138,8 +146,7 @@ class FTTransformer(NeuralMethod):
         "attention_dropout": Uniform(0.0, 0.5),
         "dropout": Uniform(0.0, 0.5),
         "residual_dropout": ZeroOr(Uniform(0.0, 0.2)),
-        "learning_rate": LogUniform(1e-5, 1e-3),
-        "weight_decay": ZeroOr(LogUniform(1e-6, 1e-4)),
+        **rates((1e-5, 1e-3)),
     }
     published_names: ClassVar[Mapping[str, str]] = {
         "n_blocks": "model.n_blocks",
@@ -151,29 +158,6 @@ class FTTransformer(NeuralMethod):
         **PUBLISHED_TRAINING,
     }
 
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        n_blocks: int = 3,
-        width: int = 192,
-        hidden_factor: float = 4 / 3,
-        attention_dropout: float = 0.2,
-        dropout: float = 0.1,
-        residual_dropout: float = 0.0,
-        **training: Any,
-    ) -> None:
-        """Keep the shape; `training` is what `NeuralMethod` takes."""
-        super().__init__(setting, seed, **training)
-        check_at_least(1, n_blocks=n_blocks)
-        if width % N_HEADS:
-            raise ParameterError(
-                f"width must be a multiple of {N_HEADS}, however: {width=}"
-            )
-        self.shape = n_blocks, width, hidden_factor
-        self.dropouts = attention_dropout, dropout, residual_dropout
-
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return the network."""
-        return Network(schema, *self.shape, *self.dropouts)
+        return Network(schema, self.config)

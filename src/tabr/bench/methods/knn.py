@@ -11,15 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from tabr.bench.methods.base import (
-    ArrayMethod,
-    Encoded,
-    Floats,
-    Setting,
-    check_at_least,
-)
+from tabr.bench.methods.base import ArrayMethod, Encoded, Floats, Setting, check_minimum
 from tabr.bench.methods.spaces import Integer, Space
 from tabr.metrics import Score
 from tabr.search import Neighbors, top
@@ -54,7 +49,7 @@ class KNN(ArrayMethod):
 
     def __init__(self, setting: Setting, seed: int, *, k: int | None = None) -> None:
         super().__init__(setting, seed)
-        check_at_least(1, k=k)
+        check_minimum(1, k=k)
         self.k = k
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
@@ -63,8 +58,7 @@ class KNN(ArrayMethod):
         if self.task == "regression":
             self.values = labels.double()[:, None]
         else:
-            codes = torch.arange(self.target.n_classes, device=self.device)
-            self.values = (labels[:, None] == codes).double()
+            self.values = F.one_hot(labels, self.target.n_classes).double()
         if self.k is None:
             means = self._means(val.arrays, min(MAX_NEIGHBORS, train.n_rows))
             scores = [score(self.decoded(mean)) for mean in means]

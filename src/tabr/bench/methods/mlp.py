@@ -8,64 +8,53 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import nn
 
-from tabr.bench.methods.base import Setting
 from tabr.bench.methods.neural import (
     PUBLISHED_EMBEDDING,
     PUBLISHED_TRAINING,
+    EmbeddedConfig,
     NeuralMethod,
-    Schema,
-    embedding_config,
 )
-from tabr.bench.methods.spaces import (
-    EMBEDDINGS,
-    OPTIMIZER,
-    Integer,
-    LogUniform,
-    Space,
-    Uniform,
-    ZeroOr,
-)
-from tabr.config import EmbeddingConfig, EmbeddingKind
+from tabr.bench.methods.spaces import EMBEDDINGS, Integer, Space, Uniform, ZeroOr, rates
 from tabr.network.embeddings import InputVector
-from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 
 
-class Network(nn.Module):
-    """Rows (b) -> outputs (b, n_outputs)."""
+@dataclass(frozen=True)
+class Config(EmbeddedConfig):
+    """The hidden layers."""
 
-    def __init__(
-        self,
-        schema: Schema,
-        embedding: EmbeddingConfig | None,
-        n_layers: int,
-        width: int,
-        dropout: float,
-    ) -> None:
-        super().__init__()
-        self.input = InputVector(schema, embedding)
-        widths = [self.input.width] + [width] * n_layers
-        layers: list[nn.Module] = []
-        for d_in, d_out in itertools.pairwise(widths):
-            layers += [nn.Linear(d_in, d_out), nn.ReLU(), nn.Dropout(dropout)]
-        self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], schema.n_outputs))
+    n_layers: int = 3
+    width: int = 384
+    dropout: float = 0.1
 
-    def forward(self, rows: Rows) -> Tensor:
-        """Return values or logits."""
-        out: Tensor = self.layers(self.input(rows))
-        return out
+
+def perceptron(schema: DataShape, config: Config) -> nn.Sequential:
+    """Return a network from rows (b) to outputs (b, n_outputs)."""
+    vector = InputVector(schema, config.numbers)
+    widths = [vector.width] + [config.width] * config.n_layers
+    layers: list[nn.Module] = []
+    for d_in, d_out in itertools.pairwise(widths):
+        layers += [nn.Linear(d_in, d_out), nn.ReLU(), nn.Dropout(config.dropout)]
+    return nn.Sequential(vector, *layers, nn.Linear(widths[-1], schema.n_outputs))
 
 
 class MLP(NeuralMethod):
     """A multilayer perceptron; `embedding` chooses how numbers come in."""
 
+    config_type = Config
     search_space: ClassVar[Space] = {
         "n_layers": Integer(1, 6),
         "width": Integer(64, 1024),
         "dropout": ZeroOr(Uniform(0.0, 0.5)),
+    }
+    embedding_spaces: ClassVar[Mapping[str | None, Space]] = {
+        None: rates(max_decay=1e-3),
+        **{kind: {**space, **rates()} for kind, space in EMBEDDINGS.items()},
     }
     published_names: ClassVar[Mapping[str, str]] = {
         "n_layers": "model.backbone.n_blocks",
@@ -75,36 +64,6 @@ class MLP(NeuralMethod):
         **PUBLISHED_TRAINING,
     }
 
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        embedding: EmbeddingKind | None = None,
-        n_layers: int = 3,
-        width: int = 384,
-        dropout: float = 0.1,
-        embedding_width: int = 24,
-        n_frequencies: int = 48,
-        frequency_scale: float = 0.1,
-        **training: Any,
-    ) -> None:
-        """Keep the shape; `training` is what `NeuralMethod` takes."""
-        super().__init__(setting, seed, **training)
-        self.shape = n_layers, width, dropout
-        self.embedding = embedding_config(
-            embedding, embedding_width, n_frequencies, frequency_scale
-        )
-
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return the network."""
-        return Network(schema, self.embedding, *self.shape)
-
-    @classmethod
-    def variant_space(cls, **fixed: Any) -> Space:
-        """Return the search space, with embeddings as in the paper's runs."""
-        embedding = fixed.get("embedding")
-        if embedding is not None:
-            return {**cls.search_space, **EMBEDDINGS[embedding], **OPTIMIZER}
-        decay = ZeroOr(LogUniform(1e-6, 1e-3))
-        return {**cls.search_space, **OPTIMIZER, "weight_decay": decay}
+        return perceptron(schema, self.config)

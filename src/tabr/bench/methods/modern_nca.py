@@ -17,56 +17,61 @@ each; here they are normalised together, so that a batch may be one row.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting, check_share
-from tabr.bench.methods.neural import NeuralMethod, Schema, embedding_config
-from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
-from tabr.config import EmbeddingConfig, EmbeddingKind
+from tabr.bench.methods.base import check_share
+from tabr.bench.methods.neural import EmbeddedConfig, NeuralMethod
+from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr, rates
+from tabr.config import EmbeddingKind
 from tabr.network.embeddings import InputVector
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 
 _TINY = 1e-7  # added to probabilities before their logarithm
 _ROWS = 16_384  # candidates encoded at a time
 _CELLS = 1 << 27  # distances held at a time
 
 
-class Encoder(nn.Module):
-    """Rows (b) -> points (b, width)."""
+@dataclass(frozen=True)
+class Config(EmbeddedConfig):
+    """The shape of the encoder, and the share of other rows that a batch sees."""
 
-    def __init__(
-        self,
-        schema: Schema,
-        embedding: EmbeddingConfig | None,
-        width: int,
-        n_blocks: int,
-        block_width: int,
-        dropout: float,
-    ) -> None:
-        super().__init__()
-        self.input = InputVector(schema, embedding)
-        layers: list[nn.Module] = [nn.Linear(self.input.width, width)]
-        for _ in range(n_blocks):
-            layers += [
-                nn.BatchNorm1d(width),
-                nn.Linear(width, block_width),
-                nn.ReLU(),
-                nn.Dropout(dropout),
-                nn.Linear(block_width, width),
-            ]
-        if n_blocks:
-            layers.append(nn.BatchNorm1d(width))
-        self.layers = nn.Sequential(*layers)
+    embedding: EmbeddingKind | None = "plr-lite"
+    embedding_width: int = 34
+    n_frequencies: int = 77
+    frequency_scale: float = 0.04431360576139521
+    width: int = 128
+    n_blocks: int = 0
+    block_width: int = 512
+    dropout: float = 0.1
+    share: float = 0.5
 
-    def forward(self, rows: Rows) -> Tensor:
-        """Return points."""
-        points: Tensor = self.layers(self.input(rows))
-        return points
+    def __post_init__(self) -> None:
+        """Check the share."""
+        super().__post_init__()
+        check_share(share=self.share)
+
+
+def encoder(schema: DataShape, config: Config) -> nn.Sequential:
+    """Return a network from rows (b) to points (b, width)."""
+    vector, width = InputVector(schema, config.numbers), config.width
+    layers: list[nn.Module] = [vector, nn.Linear(vector.width, width)]
+    for _ in range(config.n_blocks):
+        layers += [
+            nn.BatchNorm1d(width),
+            nn.Linear(width, config.block_width),
+            nn.ReLU(),
+            nn.Dropout(config.dropout),
+            nn.Linear(config.block_width, width),
+        ]
+    if config.n_blocks:
+        layers.append(nn.BatchNorm1d(width))
+    return nn.Sequential(*layers)
 
 
 class ModernNCA(NeuralMethod):
@@ -75,6 +80,7 @@ class ModernNCA(NeuralMethod):
     The defaults are those of the authors' benchmark, batches and patience included.
     """
 
+    config_type = Config
     has_batches = False  # the authors have one size for all tables
     training_defaults = replace(
         NeuralMethod.training_defaults,
@@ -89,11 +95,8 @@ class ModernNCA(NeuralMethod):
         "block_width": Integer(64, 1024),
         "dropout": Uniform(0.0, 0.5),
         "share": Uniform(0.05, 0.6),
-        "learning_rate": LogUniform(1e-5, 0.1),
-        "weight_decay": ZeroOr(LogUniform(1e-6, 1e-3)),
+        **rates((1e-5, 0.1), max_decay=1e-3),
         "n_blocks": ZeroOr(Integer(0, 2), "has blocks"),
-    }
-    embedding_space: ClassVar[Space] = {
         "frequency_scale": LogUniform(0.005, 10.0),
         "n_frequencies": Integer(16, 96),
         "embedding_width": Integer(16, 64),
@@ -102,44 +105,12 @@ class ModernNCA(NeuralMethod):
     targets: Tensor  # (n, c): standardised numbers, or one-hot classes
     candidates: Tensor  # (n, width): the points of all training rows
 
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        embedding: EmbeddingKind | None = "plr-lite",
-        width: int = 128,
-        n_blocks: int = 0,
-        block_width: int = 512,
-        dropout: float = 0.1,
-        share: float = 0.5,
-        embedding_width: int = 34,
-        n_frequencies: int = 77,
-        frequency_scale: float = 0.04431360576139521,
-        **training: Any,
-    ) -> None:
-        """Keep the shape; `share` is that of the other rows which a batch sees."""
-        super().__init__(setting, seed, **training)
-        check_share(share=share)
-        self.shape = width, n_blocks, block_width, dropout
-        self.share = share
-        self.embedding = embedding_config(
-            embedding, embedding_width, n_frequencies, frequency_scale
-        )
-
-    @classmethod
-    def variant_space(cls, **fixed: Any) -> Space:
-        """Return the search space of the authors' benchmark."""
-        if fixed.get("embedding", "plr-lite") is None:
-            return cls.search_space
-        return {**cls.search_space, **cls.embedding_space}
-
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return the encoder; make targets of the labels."""
         self.targets = self.labels[:, None]
         if self.task != "regression":
             self.targets = F.one_hot(self.labels, schema.n_classes).float()
-        return Encoder(schema, self.embedding, *self.shape)
+        return encoder(schema, self.config)
 
     def loss(self, index: Tensor) -> Tensor:
         """Return the mean loss of the training rows at index (b,)."""
@@ -154,12 +125,10 @@ class ModernNCA(NeuralMethod):
         return -(mean + _TINY).log().mul(targets).sum(1).mean()
 
     def _others(self, index: Tensor) -> Tensor:
-        """Return a random share of the rows that are not at index, each at most once.
-
-        Drawn by the device and of a fixed number, so that a CUDA graph can repeat it.
-        """
+        """Return a random share of the rows not at index, each at most once."""
+        # Drawn by the device and of a fixed number: a CUDA graph can repeat it.
         n_others = self.rows.n_rows - len(index)
-        n_drawn = min(n_others, max(1, int(self.share * n_others)))
+        n_drawn = min(n_others, max(1, int(self.config.share * n_others)))
         lots = torch.rand(self.rows.n_rows, device=index.device)
         lots = lots.index_fill(0, index, 2.0)  # behind all others
         return lots.topk(n_drawn, largest=False, sorted=False).indices

@@ -15,20 +15,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tabr.bench.methods.base import (
-    ArrayMethod,
-    Encoded,
-    Floats,
-    Setting,
-    check_at_least,
-)
+from tabr.bench.methods.base import ArrayMethod, Encoded, Floats, Setting, check_minimum
 from tabr.bench.methods.knn import nearest
 from tabr.bench.methods.xgboost import XGBoost
 from tabr.device.devices import choose_device
@@ -49,11 +43,24 @@ class WithNeighbors(ArrayMethod):
     ) -> None:
         """Check the number of neighbours; `params` are the method's."""
         super().__init__(setting, seed, **params)
-        check_at_least(1, n_neighbors=n_neighbors)
+        check_minimum(1, n_neighbors=n_neighbors)
         self.n_neighbors = n_neighbors
 
     def _fit(self, train: Encoded, val: Encoded, score: Score) -> None:
-        self._remember(train)
+        device = choose_device(self.setting.device)
+        labels = torch.from_numpy(train.labels).to(device)[:, None]
+        if self.task == "classes":
+            labels = F.one_hot(labels[:, 0], self.target.n_classes)
+        features = torch.from_numpy(self._one_hot(train.arrays)).to(device)
+        self.values = torch.cat([features, labels.float()], 1)  # (n, d + v)
+
+        scaled = self.normalization != "none" or not self.setting.normalized
+        self.normalizer = Normalizer.fit(
+            train.arrays.num.astype(np.float64),
+            "none" if scaled else "published-quantile",
+            seed=0,  # of the preprocessing, the same for all runs
+        )
+        self.points = self._points(train.arrays)
         arrays = self._joined(train.arrays, is_train=True)
         super()._fit(  # type: ignore[safe-super]  # the method's
             dataclasses.replace(train, arrays=arrays),
@@ -65,23 +72,6 @@ class WithNeighbors(ArrayMethod):
         return super()._predict(self._joined(arrays))  # type: ignore[safe-super]
 
     # --- the neighbours -------------------------------------------------------------
-
-    def _remember(self, train: Encoded) -> None:
-        """Keep where the training rows are, and what is averaged over them."""
-        device = choose_device(self.setting.device)
-        labels = torch.from_numpy(train.labels).to(device)[:, None]
-        if self.task == "classes":
-            labels = labels == torch.arange(self.n_outputs, device=device)
-        features = torch.from_numpy(self._one_hot(train.arrays)).to(device)
-        self.values = torch.cat([features, labels.float()], 1)  # (n, d + v)
-
-        scaled = self.normalization != "none" or not self.setting.normalized
-        self.normalizer = Normalizer.fit(
-            train.arrays.num.astype(np.float64),
-            "none" if scaled else "published-quantile",
-            seed=0,  # of the preprocessing, the same for all runs
-        )
-        self.points = self._points(train.arrays)
 
     def _points(self, arrays: Arrays) -> Tensor:
         """Return where rows are in the space of the search, (n, d)."""
@@ -105,7 +95,7 @@ class WithNeighbors(ArrayMethod):
 class XGBoostWithNeighbors(WithNeighbors, XGBoost):
     """The paper's "XGBoost + retrieval"."""
 
-    @classmethod
-    def published(cls, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the constructor's parameters for a published tuned configuration."""
-        return {**super().published(config), "n_neighbors": config["neighbors"]["k"]}
+    published_names: ClassVar[Mapping[str, str]] = {
+        **XGBoost.published_names,
+        "n_neighbors": "neighbors.k",
+    }

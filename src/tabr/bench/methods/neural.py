@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,52 +38,42 @@ PUBLISHED_EMBEDDING: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Schema(DataShape):
-    """What a network must know of a table to be built.
+class EmbeddedConfig:
+    """How numbers come in; without an `embedding` they stay as they are."""
 
-    Attributes:
-        n_train: Training rows.
-    """
+    embedding: EmbeddingKind | None = None
+    embedding_width: int = 24
+    n_frequencies: int = 48
+    frequency_scale: float = 0.1
+    numbers: EmbeddingConfig | None = field(init=False, default=None)
 
-    n_train: int
-
-    @property
-    def n_numbers(self) -> int:
-        """Numeric and binary columns."""
-        return self.n_num + self.n_bin
-
-    @property
-    def n_columns(self) -> int:
-        """All columns."""
-        return self.n_numbers + len(self.cardinalities)
-
-
-def embedding_config(
-    kind: EmbeddingKind | None, width: int, n_frequencies: int, frequency_scale: float
-) -> EmbeddingConfig | None:
-    """Return the embedding of numbers; None leaves them as they are."""
-    if kind is None:
-        return None
-    return EmbeddingConfig(kind, width, n_frequencies, frequency_scale)
+    def __post_init__(self) -> None:
+        """Make `numbers`, which a network takes."""
+        if self.embedding is not None:
+            shape = self.embedding_width, self.n_frequencies, self.frequency_scale
+            object.__setattr__(self, "numbers", EmbeddingConfig(self.embedding, *shape))
 
 
 class NeuralMethod(ArrayMethod):
     """A network trained by AdamW until the validation score stops improving.
 
-    A subclass writes `build` and `search_space`. A network that also reads training
-    rows needs `loss` and `outputs` too: they are in `rows` and their labels in
-    `labels`, both on `device`. What all chunks of a prediction share goes to `prepare`.
+    A subclass writes `config_type`, `build` and `search_space`. A network that also
+    reads training rows needs `loss` and `outputs` too: they are in `rows` and their
+    labels in `labels`, both on `device`. What all chunks of a prediction share goes to
+    `prepare`.
 
     NOTE[DIFF]: the paper spares biases and normalisations from weight decay; the runs
     behind its figures decayed all parameters, and so do these.
 
     Attributes:
+        config_type: The dataclass of its parameters, beside those of the training.
         training_defaults: The training, where the constructor gets nothing else.
         captures: Whether a step can be a CUDA graph.
         rows_at_a_time: Rows of a prediction that are computed at once.
     """
 
     has_batches: ClassVar[bool] = True
+    config_type: ClassVar[type[Any]]
     training_defaults: ClassVar[TrainingConfig] = TrainingConfig(
         learning_rate=0.001, weight_decay=1e-5, mode="paper"
     )
@@ -96,13 +85,16 @@ class NeuralMethod(ArrayMethod):
     labels: Tensor
     history: History
 
-    def __init__(self, setting: Setting, seed: int, **training: Any) -> None:
-        """Keep the parameters of the training: fields of `TrainingConfig`."""
+    def __init__(self, setting: Setting, seed: int, **params: Any) -> None:
+        """Keep the parameters: fields of `TrainingConfig` and of `config_type`."""
         super().__init__(setting, seed)
-        self.training = dataclasses.replace(self.training_defaults, **training)
+        names = params.keys() & {part.name for part in fields(TrainingConfig)}
+        training = {name: params.pop(name) for name in names}
+        self.training = replace(self.training_defaults, **training)
+        self.config = self.config_type(**params)
 
     @abstractmethod
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return a new network, by default from `Rows` to outputs (b, n_outputs)."""
 
     def optimizer(self) -> Stepper | None:
@@ -134,13 +126,12 @@ class NeuralMethod(ArrayMethod):
         self.rows = Rows.from_arrays(train.arrays, self.device)
         self.labels = torch.from_numpy(train.labels).to(self.device)
         validation = Rows.from_arrays(val.arrays, self.device)
-        schema = Schema(
+        schema = DataShape(
             n_num=train.arrays.num.shape[1],
             n_bin=train.arrays.bin.shape[1],
             cardinalities=self.preprocessor.cardinalities,
             task=self.task,
             n_classes=self.target.n_classes,
-            n_train=train.n_rows,
         )
         with seeded(self.seed, self.device) as generator:
             lane = Lane(self.device, self.seed, captures=self.captures)
@@ -153,15 +144,11 @@ class NeuralMethod(ArrayMethod):
                 lambda output: score(self.decoded(output.cpu().numpy())),
                 generator,
                 lane,
-                watch=self._watch,
+                watch=self.setting.report,
                 optimizer=self.optimizer(),
             )
             (self.history,) = fit_networks([job], train.n_rows, self.training)
         self.best_epoch = self.history.best_epoch
-
-    def _watch(self, history: History) -> None:
-        if self.setting.on_epoch is not None:
-            self.setting.on_epoch(len(history.score) - 1, history.score[-1])
 
     @torch.no_grad()
     def _predict(self, arrays: Arrays) -> Floats:

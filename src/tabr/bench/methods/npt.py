@@ -32,19 +32,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting
 from tabr.bench.methods.layers import Attention, CategoryVectors
-from tabr.bench.methods.neural import NeuralMethod, Schema
+from tabr.bench.methods.neural import NeuralMethod
 from tabr.bench.methods.spaces import Space
 from tabr.errors import ParameterError
 from tabr.network.rows import Rows
-from tabr.training.optimizers import Stepper
+from tabr.tables.shape import DataShape
 
 NORM_EPSILON = 1e-12
 NOISE = 0.1  # share of chosen cells that are not hidden but wrong
@@ -55,6 +54,30 @@ BETAS = (0.9, 0.999)
 EPSILON = 1e-6
 MAX_LENGTH = 10.0
 LOOKAHEAD_STEPS, LOOKAHEAD_SHARE = 6, 0.5
+
+
+@dataclass(frozen=True)
+class Config:
+    """The shape of the network, and what is hidden in training.
+
+    With a label masking of 1 no label is ever seen.
+    """
+
+    n_layers: int = 8
+    width: int = 64
+    n_heads: int = 8
+    dropout: float = 0.1
+    masking: float = 0.15
+    label_masking: float = 1.0
+    n_steps: int = 2000
+
+    def __post_init__(self) -> None:
+        """Check the width."""
+        if self.width % self.n_heads:
+            raise ParameterError(
+                "width must be a multiple of n_heads, however:"
+                f" width={self.width}, n_heads={self.n_heads}"
+            )
 
 
 class Cells(NamedTuple):
@@ -68,24 +91,14 @@ class Cells(NamedTuple):
     code: Tensor
     hole: Tensor
 
-    def and_then(self, others: Cells) -> Cells:
-        """Return these rows, followed by the others."""
-        return Cells(*(torch.cat(parts) for parts in zip(self, others, strict=True)))
-
 
 def with_more_holes(
     cells: Cells, chance: Tensor, noise: Tensor, n_levels: Tensor
 ) -> tuple[Cells, Tensor]:
-    """Return the table with some cells hidden, or replaced at random, by chance.
+    """Return the table with more holes, and the cells that were chosen (n, t).
 
-    Args:
-        cells: The table as it is.
-        chance: How often a cell of each column (t,) is chosen.
-        noise: How often a chosen one is replaced: by a normal number, or any level.
-        n_levels: Levels of the columns of codes (r,).
-
-    Returns:
-        The table with holes, and the cells that were chosen (n, t).
+    The chances are by column (t,). A chosen cell is hidden or, by the chance `noise`,
+    replaced: by a normal number, or by any level of the n_levels (r,) of its column.
     """
     draws = torch.rand(2, *cells.hole.shape, device=cells.hole.device)
     chosen = (draws[0] < chance) & ~cells.hole
@@ -231,23 +244,18 @@ class Network(nn.Module):
     """
 
     def __init__(
-        self,
-        n_numbers: int,
-        cardinalities: tuple[int, ...],
-        n_layers: int,
-        width: int,
-        n_heads: int,
-        dropout: float,
+        self, n_numbers: int, cardinalities: tuple[int, ...], config: Config
     ) -> None:
         super().__init__()
-        n_columns = n_numbers + len(cardinalities)
+        width = config.width
+        d_row = (n_numbers + len(cardinalities)) * width
         self.tokens = Tokens(n_numbers, cardinalities, width)
         self.blocks = nn.ModuleList(
-            Block(width if number % 2 else n_columns * width, n_heads, dropout)
-            for number in range(n_layers)
+            Block(width if number % 2 else d_row, config.n_heads, config.dropout)
+            for number in range(config.n_layers)
         )
         self.answers = Answers(n_numbers, cardinalities, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, cells: Cells, n_context: int) -> tuple[Tensor, Tensor]:
         """Return numbers (n, p) and log-probabilities (n, r, levels)."""
@@ -272,23 +280,30 @@ class LookaheadLamb:
     tensor. As in the code that NPT uses, averages are not corrected for their beginning
     at zero, and a tensor's length counts as 10 at most. Lookahead goes back half of the
     way every sixth step; its slow weights begin as those after the first six. No step
-    waits for the device.
+    waits for the device; steps are counted outside of it.
     """
 
-    def __init__(self, parameters: Iterable[Tensor]) -> None:
+    def __init__(
+        self, parameters: Iterable[Tensor], learning_rate: float, n_steps: float
+    ) -> None:
+        self.learning_rate, self.n_steps, self.n_done = learning_rate, n_steps, 0
         self.parameters = [p for p in parameters if p.numel() > 0]
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
         self.slow: list[Tensor] = []
-        self.n_steps = 0
+
+    @property
+    def share(self) -> float:
+        """The share of the steps that are done."""
+        return self.n_done / self.n_steps
 
     @torch.no_grad()
-    def step(self, learning_rate: float, max_gradient: float = torch.inf) -> None:
-        """Apply the gradients, each of their numbers cut to at most `max_gradient`."""
+    def step(self) -> None:
+        """Apply the gradients, whose numbers are cut, at the rate of this step."""
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         assert len(gradients) == len(self.parameters)
-        gradients = list(torch._foreach_clamp_max(gradients, max_gradient))
-        torch._foreach_clamp_min_(gradients, -max_gradient)
+        gradients = list(torch._foreach_clamp_max(gradients, MAX_GRADIENT))
+        torch._foreach_clamp_min_(gradients, -MAX_GRADIENT)
         torch._foreach_lerp_(self.first, gradients, 1 - BETAS[0])
         torch._foreach_mul_(self.second, BETAS[1])
         torch._foreach_addcmul_(self.second, gradients, gradients, 1 - BETAS[1])
@@ -300,9 +315,10 @@ class LookaheadLamb:
         is_positive = (length > 0) & (step_length > 0)
         ratio = torch.where(is_positive, length / step_length, 1.0)
         torch._foreach_mul_(steps, ratio.unbind())
-        torch._foreach_add_(self.parameters, steps, alpha=-learning_rate)
-        self.n_steps += 1
-        if self.n_steps % LOOKAHEAD_STEPS == 0:
+        rate = self.learning_rate * learning_rate_at(self.share)
+        torch._foreach_add_(self.parameters, steps, alpha=-rate)
+        self.n_done += 1
+        if self.n_done % LOOKAHEAD_STEPS == 0:
             self._look_ahead()
 
     def _look_ahead(self) -> None:
@@ -325,93 +341,47 @@ def weight_of_cells_at(share: float) -> float:
     return (1 + math.cos(math.pi * share)) / 2
 
 
-class Schedule:
-    """The optimizer with its falling rate; it counts its steps outside the device."""
-
-    def __init__(self, network: nn.Module, learning_rate: float, n_steps: int) -> None:
-        self.lamb = LookaheadLamb(network.parameters())
-        self.learning_rate, self.n_steps, self.n_done = learning_rate, n_steps, 0
-
-    @property
-    def share(self) -> float:
-        """The share of the steps that are done."""
-        return self.n_done / self.n_steps
-
-    def step(self) -> None:
-        """Apply the gradients at the rate of this step."""
-        rate = self.learning_rate * learning_rate_at(self.share)
-        self.lamb.step(rate, MAX_GRADIENT)
-        self.n_done += 1
-
-
 # --- the method -----------------------------------------------------------------------
 
 
 class NPT(NeuralMethod):
     """NPT-Base."""
 
+    config_type = Config
     has_batches = False  # the paper gave it batches of its own
     needs_no_tuning = True
     captures = False  # rates change from step to step, on the host
+    training_defaults = replace(NeuralMethod.training_defaults, batch_size=4096)
     search_space: ClassVar[Space] = {"learning_rate": 0.001}  # nothing is tuned
 
     context: Cells
-    schedule: Schedule
+    lamb: LookaheadLamb
 
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        n_layers: int = 8,
-        width: int = 64,
-        n_heads: int = 8,
-        dropout: float = 0.1,
-        masking: float = 0.15,
-        label_masking: float = 1.0,
-        n_steps: int = 2000,
-        learning_rate: float = 0.001,
-        batch_size: int = 4096,
-    ) -> None:
-        """Keep the shape; with a label masking of 1 no label is ever seen."""
-        super().__init__(
-            setting, seed, learning_rate=learning_rate, batch_size=batch_size
-        )
-        if width % n_heads:
-            raise ParameterError(
-                f"width must be a multiple of n_heads, however: {width=}, {n_heads=}"
-            )
-        self.shape = n_layers, width, n_heads, dropout
-        self.masking, self.label_masking = masking, label_masking
-        self.n_steps = n_steps
-
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Draw the context of predictions and return the network."""
-        n_numbers, cardinalities = schema.n_numbers, schema.cardinalities
+        n_numbers, cardinalities = schema.n_num + schema.n_bin, schema.cardinalities
         if self.task == "regression":
             n_numbers += 1
         else:
             cardinalities = (*cardinalities, schema.n_classes)
         n_columns = n_numbers + len(cardinalities)
         self.label = (n_numbers if self.task == "regression" else n_columns) - 1
-        chance = torch.full((n_columns,), self.masking)
+        masking = self.config.label_masking
+        chance = torch.full((n_columns,), self.config.masking)
         noise = torch.full((n_columns,), NOISE)
-        chance[self.label] = self.label_masking
-        if self.label_masking == 1:  # there is nothing to doubt
+        chance[self.label] = masking
+        if masking == 1:  # there is nothing to doubt
             noise[self.label] = 0.0
         n_levels = torch.tensor(cardinalities, dtype=torch.float32)
         self.chances = [part.to(self.device) for part in (chance, noise, n_levels)]
-        n_context = min(self.training.batch_size, schema.n_train)
-        index = torch.randperm(schema.n_train)[:n_context].to(self.device)
-        labels = self.labels[index] if self.label_masking < 1 else None
+        n_context = self.training.batch_size  # or all rows, if they are fewer
+        index = torch.randperm(self.rows.n_rows)[:n_context].to(self.device)
+        labels = self.labels[index] if masking < 1 else None
         self.context = self._cells(self.rows.take(index), labels)
-        self._plan_steps(schema.n_train)
-        return Network(n_numbers, cardinalities, *self.shape)
-
-    def _plan_steps(self, n_train: int) -> None:
-        """Choose batches of one size, and an epoch more rather than less."""
+        # Batches of one size, and an epoch more rather than less.
+        n_train = self.rows.n_rows
         n_batches = math.ceil(n_train / self.training.batch_size)
-        n_epochs = math.ceil(self.n_steps / n_batches)
+        n_epochs = math.ceil(self.config.n_steps / n_batches)
         self.n_steps = n_epochs * n_batches
         self.training = replace(
             self.training,
@@ -419,12 +389,13 @@ class NPT(NeuralMethod):
             max_epochs=n_epochs,
             patience=n_epochs,
         )
+        return Network(n_numbers, cardinalities, self.config)
 
-    def optimizer(self) -> Stepper:
+    def optimizer(self) -> LookaheadLamb:
         """Return LAMB with Lookahead, at a rate that falls in the end."""
-        rate = self.training.learning_rate
-        self.schedule = Schedule(self.network, rate, self.n_steps)
-        return self.schedule
+        rate, parameters = self.training.learning_rate, self.network.parameters()
+        self.lamb = LookaheadLamb(parameters, rate, self.n_steps)
+        return self.lamb
 
     def _cells(self, rows: Rows, labels: Tensor | None) -> Cells:
         """Return the rows as cells, with holes for labels that are None."""
@@ -443,7 +414,7 @@ class NPT(NeuralMethod):
 
     def loss(self, index: Tensor) -> Tensor:
         """Return the loss of the training rows at index (b,), at this time."""
-        return self.table_loss(index, weight_of_cells_at(self.schedule.share))
+        return self.table_loss(index, weight_of_cells_at(self.lamb.share))
 
     def table_loss(self, index: Tensor, weight_of_cells: float) -> Tensor:
         """Return the mean loss of hidden labels and, as they weigh, of hidden cells."""
@@ -460,7 +431,8 @@ class NPT(NeuralMethod):
 
     def outputs(self, rows: Rows) -> Tensor:
         """Return the outputs (n, n_outputs) for rows, in the same context for all."""
-        cells = self._cells(rows, None).and_then(self.context)
+        pairs = zip(self._cells(rows, None), self.context, strict=True)
+        cells = Cells(*(torch.cat(parts) for parts in pairs))
         number, levels = self.network(cells, len(self.context.number))
         if self.task == "regression":
             value: Tensor = number[: rows.n_rows, -1:]

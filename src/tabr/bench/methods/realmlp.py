@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -29,19 +28,16 @@ from torch import Tensor, nn
 
 from tabr.bench.methods.base import Encoded, Floats, Setting, one_hot
 from tabr.bench.methods.layers import CategoryVectors
-from tabr.bench.methods.neural import NeuralMethod, Schema
+from tabr.bench.methods.neural import NeuralMethod
 from tabr.bench.methods.spaces import Joint, LogUniform, OneOf, Space
 from tabr.metrics import Score
 from tabr.network.rows import Rows
 from tabr.tables.preprocessor import Arrays
+from tabr.tables.shape import DataShape
 
 NumberKind = Literal["none", "pl", "plr", "pbld"]
 Activation = Literal["selu", "mish", "relu"]
-ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
-    "selu": F.selu,
-    "mish": F.mish,
-    "relu": F.relu,
-}
+ACTIVATIONS = {"selu": F.selu, "mish": F.mish, "relu": F.relu}
 _ONE_HOT = 8  # levels, and the authors' ninth is for values without one
 _CATEGORY_WIDTH = 8
 _HIDDEN, _NUMBER_WIDTH = 16, 4  # of an embedded number
@@ -49,24 +45,21 @@ _ROWS = 10_000  # that the initialisation looks at
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The choices of a user about the network.
+class Config:
+    """The shape of the network, its dropout, and the smoothing of its labels.
 
-    Attributes:
-        numbers: How numbers are embedded.
-        frequency_scale: Standard deviation of the initial frequencies.
-        has_scale: Whether each input has a scale of its own.
-        n_layers: Hidden layers.
-        width: Their width.
-        activation: What follows each of them.
+    `numbers` tells how they are embedded, `frequency_scale` is the standard deviation
+    of the initial frequencies, and with `has_scale` each input has a scale of its own.
     """
 
-    numbers: NumberKind
-    frequency_scale: float
-    has_scale: bool
-    n_layers: int
-    width: int
     activation: Activation
+    numbers: NumberKind = "pbld"
+    frequency_scale: float = 0.1
+    has_scale: bool = True
+    n_layers: int = 3
+    width: int = 256
+    dropout: float = 0.15
+    label_smoothing: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -87,10 +80,8 @@ class Scaler:
         """Return a scaler by medians and quartiles; a constant column becomes zero."""
         nothing = np.zeros(0)
         columns = cls(cardinalities, nothing, nothing)._columns(arrays)
-        low, center, high, least, most = np.array(
-            [np.quantile(column, [0.25, 0.5, 0.75, 0, 1]) for column in columns.T],
-            dtype=np.float64,
-        ).reshape(-1, 5).T  # fmt: skip
+        quantiles = np.quantile(columns.T.copy(), [0.25, 0.5, 0.75, 0, 1], axis=1)
+        low, center, high, least, most = quantiles.astype(np.float64)
         width = np.where(high > low, high - low, (most - least) / 2)
         factor = np.divide(1, width, out=np.zeros_like(width), where=width > 0)
         return cls(cardinalities, center, factor)
@@ -206,30 +197,24 @@ class Block(nn.Module):
 class Network(nn.Module):
     """Rows (b) as a scaler gives them -> outputs (b, n_outputs)."""
 
-    def __init__(
-        self,
-        n_num: int,
-        n_bin: int,
-        cardinalities: tuple[int, ...],
-        n_outputs: int,
-        shape: Shape,
-    ) -> None:
+    def __init__(self, schema: DataShape, config: Config) -> None:
         """Make the layers; `adapt` sets what depends on rows."""
         super().__init__()
         self.numbers: Numbers | None = None
-        d_in = n_num + n_bin + _CATEGORY_WIDTH * len(cardinalities)
-        if shape.numbers != "none" and n_num > 0:
-            self.numbers = Numbers(n_num, shape.numbers, shape.frequency_scale)
+        n_num, n_categories = schema.n_num, len(schema.cardinalities)
+        d_in = n_num + schema.n_bin + _CATEGORY_WIDTH * n_categories
+        if config.numbers != "none" and n_num > 0:
+            self.numbers = Numbers(n_num, config.numbers, config.frequency_scale)
             d_in += self.numbers.width - n_num
-        self.categories = CategoryVectors(cardinalities, _CATEGORY_WIDTH)
+        self.categories = CategoryVectors(schema.cardinalities, _CATEGORY_WIDTH)
         nn.init.normal_(self.categories.weight)
-        self.scale = nn.Parameter(torch.ones(d_in)) if shape.has_scale else None
-        widths = [d_in] + [shape.width] * shape.n_layers
+        self.scale = nn.Parameter(torch.ones(d_in)) if config.has_scale else None
+        widths = [d_in] + [config.width] * config.n_layers
         self.blocks = nn.ModuleList(
-            Block(width_in, width_out, shape.activation)
+            Block(width_in, width_out, config.activation)
             for width_in, width_out in itertools.pairwise(widths)
         )
-        self.output = Linear(widths[-1], n_outputs)
+        self.output = Linear(widths[-1], max(1, schema.n_classes))
 
     def forward(self, rows: Rows, dropout: Tensor | None = None) -> Tensor:
         """Return values or logits."""
@@ -287,14 +272,12 @@ class ScheduledAdam:
             groups.setdefault(_group(name), []).append(parameter)
         device = next(network.parameters()).device
         self.n_steps, self.step_number = n_steps, torch.zeros((), device=device)
-        self.groups = [
-            {"params": parameters, "lr": torch.zeros((), device=device)}
-            for parameters in groups.values()
-        ]
         self.factors = list(groups)
         self.adam = torch.optim.Adam(
-            self.groups,
-            lr=torch.zeros((), device=device),
+            [
+                {"params": parameters, "lr": torch.zeros((), device=device)}
+                for parameters in groups.values()
+            ],
             betas=(0.9, 0.95),
             fused=device.type in ("cpu", "cuda"),
             capturable=device.type == "cuda",
@@ -340,8 +323,10 @@ class RealMLP(NeuralMethod):
     activation is Mish or SELU.
     """
 
+    config_type = Config
     normalization = "none"
     has_batches = False  # the authors have one size for all tables
+    training_defaults = replace(NeuralMethod.training_defaults, weight_decay=0.02)
     search_space: ClassVar[Space] = {
         "layers": Joint(
             {
@@ -366,55 +351,27 @@ class RealMLP(NeuralMethod):
     bounds: tuple[Tensor, Tensor]  # of the training labels
 
     def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        numbers: NumberKind = "pbld",
-        frequency_scale: float = 0.1,
-        has_scale: bool = True,
-        n_layers: int = 3,
-        width: int = 256,
-        activation: Activation | None = None,
-        dropout: float = 0.15,
-        label_smoothing: float = 0.1,
-        learning_rate: float | None = None,
-        weight_decay: float = 0.02,
-        batch_size: int = 256,
-        max_epochs: int = 256,
+        self, setting: Setting, seed: int, *, max_epochs: int = 256, **params: Any
     ) -> None:
-        """Keep the shape; all epochs are run, and the best is kept."""
-        is_number = setting.outcome == "regression"
-        if learning_rate is None:
-            learning_rate = 0.2 if is_number else 0.04
-        if activation is None:
-            activation = "mish" if is_number else "selu"
-        super().__init__(
-            setting,
-            seed,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            patience=max_epochs,
-            max_epochs=max_epochs,
-        )
-        self.shape = Shape(
-            numbers, frequency_scale, has_scale, n_layers, width, activation
-        )
-        self.dropout, self.label_smoothing = dropout, label_smoothing
+        """Keep the parameters; all epochs are run, and the best is kept."""
+        if setting.outcome == "regression":
+            defaults = {"learning_rate": 0.2, "activation": "mish"}
+        else:
+            defaults = {"learning_rate": 0.04, "activation": "selu"}
+        params = {**defaults, **params, "patience": max_epochs}
+        super().__init__(setting, seed, max_epochs=max_epochs, **params)
         self.n_epochs = max_epochs
 
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return the network, initialised by training rows, and make its optimizer."""
         self.bounds = self.labels.min(), self.labels.max()
-        n_outputs = max(1, schema.n_classes)
-        sizes = schema.n_num, schema.n_bin, self.scaler.large, n_outputs
-        network = Network(*sizes, self.shape).to(self.device)
-        some = torch.randperm(schema.n_train)[:_ROWS].to(self.device)
+        schema = replace(schema, cardinalities=self.scaler.large)
+        network = Network(schema, self.config).to(self.device)
+        some = torch.randperm(self.rows.n_rows)[:_ROWS].to(self.device)
         network.adapt(self.rows.take(some))
-        config = self.training
-        n_steps = self.n_epochs * math.ceil(schema.n_train / config.batch_size)
-        rates = config.learning_rate, config.weight_decay
+        training = self.training
+        n_steps = self.n_epochs * math.ceil(self.rows.n_rows / training.batch_size)
+        rates = training.learning_rate, training.weight_decay
         self.adam = ScheduledAdam(network, *rates, n_steps)
         return network
 
@@ -424,12 +381,13 @@ class RealMLP(NeuralMethod):
 
     def loss(self, index: Tensor) -> Tensor:
         """Return the mean loss of the training rows at index (b,), labels smoothed."""
-        dropout = self.dropout * flat_then_cosine(self.adam.time)
+        dropout = self.config.dropout * flat_then_cosine(self.adam.time)
         output = self.network(self.rows.take(index), dropout)
         labels = self.labels[index]
         if self.task == "regression":
             return F.mse_loss(output.squeeze(1), labels)
-        return F.cross_entropy(output, labels, label_smoothing=self.label_smoothing)
+        smoothing = self.config.label_smoothing
+        return F.cross_entropy(output, labels, label_smoothing=smoothing)
 
     def outputs(self, rows: Rows) -> Tensor:
         """Return the outputs for rows; values stay within those of training."""

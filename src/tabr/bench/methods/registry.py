@@ -23,6 +23,7 @@ from tabr.bench.methods.spaces import draw
 from tabr.bench.methods.tabm import TabM
 from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.methods.xgboost import XGBoost
+from tabr.config import STEPS
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial as Trial
@@ -41,7 +42,8 @@ class Entry(NamedTuple):
 
     def space(self, trial: Trial) -> dict[str, Any]:
         """Return a trial's parameters for `make`."""
-        return draw(trial, self.method.variant_space(**self.fixed))
+        more = self.method.embedding_spaces.get(self.fixed.get("embedding"), {})
+        return draw(trial, {**self.method.search_space, **more})
 
 
 # Steps and ablations of TabR's design, and their names in the published results.
@@ -50,11 +52,7 @@ DESIGNS: Mapping[str, str] = {
     "step-1": "dp-qk-yv",
     "step-2": "l2-k-yv",
     "step-3": "l2-k-yt",
-    "dp-k-v": "dp-k-v",
-    "dp-k-yv": "dp-k-yv",
-    "l2-k-v": "l2-k-v",
-    "l2-qk-v": "l2-qk-v",
-    "l2-qk-yv": "l2-qk-yv",
+    **{name: name for name in STEPS if not name.startswith("step-")},
 }
 
 METHODS: Mapping[str, Entry] = {

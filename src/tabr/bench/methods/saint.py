@@ -28,14 +28,13 @@ NOTE[DIFF]: a category without a level is a zero vector.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting
 from tabr.bench.methods.layers import (
     CategoryVectors,
     GatedFeedForward,
@@ -43,14 +42,27 @@ from tabr.bench.methods.layers import (
     join_heads,
     split_heads,
 )
-from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod, Schema
-from tabr.bench.methods.spaces import OPTIMIZER, Integer, Space, Uniform
+from tabr.bench.methods.neural import PUBLISHED_TRAINING, NeuralMethod
+from tabr.bench.methods.spaces import Integer, Space, Uniform, rates
 from tabr.network.rows import Rows
+from tabr.tables.shape import DataShape
 from tabr.training.losses import row_losses
 
 N_HEADS = 8
 NUMBER_HIDDEN = 100  # width within the embedding of a number
 OUTPUT_HIDDEN = 1000
+
+
+@dataclass(frozen=True)
+class Config:
+    """The shape of the network, by default the paper's for large tables."""
+
+    depth: int = 4
+    width: int = 32
+    head_width: int = 48
+    hidden_factor: float = 4.0
+    attention_dropout: float = 0.0
+    dropout: float = 0.8
 
 
 class NumberVectors(nn.Module):
@@ -79,11 +91,11 @@ class NumberVectors(nn.Module):
 class Tokens(nn.Module):
     """Rows (n) -> tokens (n, n_columns, width), those of categories first."""
 
-    def __init__(self, schema: Schema, width: int) -> None:
+    def __init__(self, schema: DataShape, width: int) -> None:
         super().__init__()
         self.category = CategoryVectors(schema.cardinalities, width)
         nn.init.normal_(self.category.weight)
-        self.number = NumberVectors(schema.n_numbers, width)
+        self.number = NumberVectors(schema.n_num + schema.n_bin, width)
 
     def forward(self, rows: Rows) -> Tensor:
         """Return a token for each column."""
@@ -98,11 +110,12 @@ class Attention(nn.Module):
     context -> the same.
     """
 
-    def __init__(self, width: int, head_width: int, dropout: float) -> None:
+    def __init__(self, width: int, config: Config) -> None:
         super().__init__()
-        self.heads = nn.Linear(width, 3 * N_HEADS * head_width, bias=False)
-        self.out = nn.Linear(N_HEADS * head_width, width)
-        self.dropout, self.scale = dropout, head_width**-0.5
+        d_heads = N_HEADS * config.head_width
+        self.heads = nn.Linear(width, 3 * d_heads, bias=False)
+        self.out = nn.Linear(d_heads, width)
+        self.dropout, self.scale = config.attention_dropout, config.head_width**-0.5
 
     def forward(self, x: Tensor, n_context: int | None = None) -> Tensor:
         """Return what is added to x."""
@@ -118,24 +131,17 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """Attention between columns, then between rows as wide as all their tokens."""
 
-    def __init__(
-        self,
-        n_columns: int,
-        width: int,
-        head_width: int,
-        hidden_factor: float,
-        attention_dropout: float,
-        dropout: float,
-    ) -> None:
+    def __init__(self, n_columns: int, config: Config) -> None:
         super().__init__()
-        d_row = n_columns * width
+        width, d_row = config.width, n_columns * config.width
 
         def layers(d: int) -> GatedFeedForward:
-            return GatedFeedForward(d, int(d * hidden_factor), dropout, F.gelu)
+            d_hidden = int(d * config.hidden_factor)
+            return GatedFeedForward(d, d_hidden, config.dropout, F.gelu)
 
-        self.columns = Attention(width, head_width, attention_dropout)
+        self.columns = Attention(width, config)
         self.columns_layer = layers(width)
-        self.rows = Attention(d_row, head_width, attention_dropout)
+        self.rows = Attention(d_row, config)
         self.rows_layer = layers(d_row)
         widths = (width, width, d_row, d_row)
         self.norms = nn.ModuleList(nn.LayerNorm(d) for d in widths)
@@ -155,23 +161,14 @@ class Block(nn.Module):
 class Network(nn.Module):
     """Rows (b), context rows (c) -> outputs (b, n_outputs)."""
 
-    def __init__(
-        self,
-        schema: Schema,
-        depth: int,
-        width: int,
-        head_width: int,
-        hidden_factor: float,
-        *dropouts: float,
-    ) -> None:
+    def __init__(self, schema: DataShape, config: Config) -> None:
         super().__init__()
-        self.tokens = Tokens(schema, width)
-        self.blocks = nn.ModuleList(
-            Block(schema.n_columns, width, head_width, hidden_factor, *dropouts)
-            for _ in range(depth)
-        )
+        self.tokens = Tokens(schema, config.width)
+        n_columns = schema.n_num + schema.n_bin + len(schema.cardinalities)
+        blocks = (Block(n_columns, config) for _ in range(config.depth))
+        self.blocks = nn.ModuleList(blocks)
         self.output = nn.Sequential(
-            nn.Linear(width, OUTPUT_HIDDEN),
+            nn.Linear(config.width, OUTPUT_HIDDEN),
             nn.ReLU(),
             nn.Linear(OUTPUT_HIDDEN, schema.n_outputs),
         )
@@ -187,8 +184,9 @@ class Network(nn.Module):
 
 
 class SAINT(NeuralMethod):
-    """SAINT; by default the paper's configuration for large tables."""
+    """SAINT."""
 
+    config_type = Config
     training_defaults = replace(
         NeuralMethod.training_defaults, learning_rate=1e-4, weight_decay=0.01
     )
@@ -199,7 +197,7 @@ class SAINT(NeuralMethod):
         "hidden_factor": Uniform(2 / 3, 8 / 3),
         "attention_dropout": Uniform(0.0, 0.5),
         "dropout": Uniform(0.0, 0.5),
-        **OPTIMIZER,
+        **rates(),
     }
     published_names: ClassVar[Mapping[str, str]] = {
         "depth": "model.depth",
@@ -212,30 +210,11 @@ class SAINT(NeuralMethod):
 
     context: Rows  # of predictions
 
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        depth: int = 4,
-        width: int = 32,
-        head_width: int = 48,
-        hidden_factor: float = 4.0,
-        attention_dropout: float = 0.0,
-        dropout: float = 0.8,
-        **training: Any,
-    ) -> None:
-        """Keep the shape; `training` is what `NeuralMethod` takes."""
-        super().__init__(setting, seed, **training)
-        self.shape = depth, width, head_width, hidden_factor
-        self.dropouts = attention_dropout, dropout
-
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Draw the context of predictions and return the network."""
-        n_context = min(self.training.batch_size, schema.n_train)
-        index = torch.randperm(schema.n_train)[:n_context]
+        index = torch.randperm(self.rows.n_rows)[: self.training.batch_size]
         self.context = self.rows.take(index.to(self.device))
-        return Network(schema, *self.shape, *self.dropouts)
+        return Network(schema, self.config)
 
     def loss(self, index: Tensor) -> Tensor:
         """Return the mean loss of the training rows at index, in a new context."""

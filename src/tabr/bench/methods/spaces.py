@@ -118,7 +118,11 @@ EMBEDDINGS: Mapping[EmbeddingKind, Space] = {
     "plr": _PERIODIC,
     "plr-lite": _PERIODIC,
 }
-OPTIMIZER: Space = {
-    "learning_rate": LogUniform(3e-5, 1e-3),
-    "weight_decay": ZeroOr(LogUniform(1e-6, 1e-4)),
-}
+
+
+def rates(
+    learning_rate: tuple[float, float] = (3e-5, 1e-3), max_decay: float = 1e-4
+) -> Space:
+    """Return the space of AdamW: a range of learning rates, and the largest decay."""
+    decay = ZeroOr(LogUniform(1e-6, max_decay))
+    return {"learning_rate": LogUniform(*learning_rate), "weight_decay": decay}

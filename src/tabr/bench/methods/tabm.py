@@ -16,22 +16,40 @@ NOTE[DIFF]: the authors give a binary column two inputs; here it is one.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.bench.methods.base import Setting
-from tabr.bench.methods.neural import NeuralMethod, Schema
+from tabr.bench.methods.neural import NeuralMethod
 from tabr.bench.methods.spaces import Integer, LogUniform, Space, Uniform, ZeroOr
 from tabr.config import TrainingConfig
 from tabr.network.embeddings import OneHot
 from tabr.network.rows import Rows
 from tabr.optional import require
-from tabr.training.optimizers import decay_groups
+from tabr.tables.shape import DataShape
+from tabr.training.optimizers import adamw
 
-Architecture = Literal["tabm", "tabm-mini"]
+
+@dataclass(frozen=True)
+class Config:
+    """The shape of the network, by default the one that the authors suggest.
+
+    Without `n_layers` there are three, or two after embeddings.
+    """
+
+    architecture: Literal["tabm", "tabm-mini"] = "tabm"
+    embedding: Literal["piecewise-linear"] | None = None
+    k: int = 32
+    n_layers: int | None = None
+    width: int = 512
+    dropout: float = 0.1
+    embedding_width: int = 16
+    n_bins: int = 48
+    shares_batches: bool = False
 
 
 class Network(nn.Module):
@@ -41,21 +59,16 @@ class Network(nn.Module):
     """
 
     def __init__(
-        self,
-        schema: Schema,
-        embedding: nn.Module | None,
-        embedding_width: int,
-        architecture: Architecture,
-        k: int,
-        n_layers: int,
-        width: int,
-        dropout: float,
+        self, schema: DataShape, config: Config, embedding: nn.Module | None
     ) -> None:
         super().__init__()
         tabm = require("tabm", extra="baselines")
         self.embedding = embedding
         self.one_hot = OneHot(schema.cardinalities)
-        number = 1 if embedding is None else embedding_width
+        n_layers, k = config.n_layers, config.k
+        if n_layers is None:
+            n_layers = 3 if config.embedding is None else 2
+        number = 1 if embedding is None else config.embedding_width
         # A member begins by scaling each column by a number of its own.
         columns = [number] * schema.n_num + [1] * schema.n_bin
         columns += schema.cardinalities
@@ -63,14 +76,14 @@ class Network(nn.Module):
         self.backbone = tabm.make_tabm_backbone(
             d_in=sum(columns),
             n_blocks=n_layers,
-            d_block=width,
-            dropout=dropout,
+            d_block=config.width,
+            dropout=config.dropout,
             k=k,
-            arch_type=architecture,
+            arch_type=config.architecture,
             start_scaling_init="random-signs" if embedding is None else "normal",
             start_scaling_init_chunks=columns,
         )
-        self.output = tabm.LinearEnsemble(width, max(1, schema.n_classes), k=k)
+        self.output = tabm.LinearEnsemble(config.width, max(1, schema.n_classes), k=k)
 
     def forward(self, rows: Rows) -> Tensor:
         """Return values or logits of each member."""
@@ -104,29 +117,22 @@ class ClippedAdamW:
 
     def __init__(self, network: nn.Module, config: TrainingConfig) -> None:
         self.parameters = list(network.parameters())
-        kind = self.parameters[0].device.type
-        self.adamw = torch.optim.AdamW(
-            decay_groups(network, config.mode),
-            lr=config.learning_rate,
-            weight_decay=config.weight_decay,
-            fused=kind in ("cpu", "cuda"),
-            capturable=kind == "cuda",
-        )
+        self.adamw_step = adamw(network, config)
 
     def step(self) -> None:
         """Apply the gradients."""
         nn.utils.clip_grad_norm_(self.parameters, 1.0)
-        self.adamw.step()
+        self.adamw_step()
 
 
 class TabM(NeuralMethod):
     """An ensemble in one network; `architecture` and `embedding` choose its variant.
 
-    The defaults are those that the authors suggest. Without `n_layers` there are
-    three, or two after embeddings. Like the authors' runs, and unlike those of the
-    other networks, these spare biases from weight decay.
+    Like the authors' runs, and unlike those of the other networks, these spare biases
+    from weight decay.
     """
 
+    config_type = Config
     extra = "baselines"
     libraries = ("tabm", "rtdl_num_embeddings")
     training_defaults = TrainingConfig(
@@ -139,52 +145,25 @@ class TabM(NeuralMethod):
         "learning_rate": LogUniform(1e-4, 3e-3),
         "weight_decay": ZeroOr(LogUniform(1e-4, 1e-1)),
     }
-    embedding_space: ClassVar[Space] = {
-        "n_layers": Integer(1, 4),
-        "embedding_width": Integer(2, 8, 4),
-        "n_bins": Integer(2, 128),
+    embedding_spaces: ClassVar[Mapping[str | None, Space]] = {
+        "piecewise-linear": {
+            "n_layers": Integer(1, 4),
+            "embedding_width": Integer(2, 8, 4),
+            "n_bins": Integer(2, 128),
+        }
     }
 
     starts: Tensor  # (k,), how far members are ahead of the batch
 
-    def __init__(
-        self,
-        setting: Setting,
-        seed: int,
-        *,
-        architecture: Architecture = "tabm",
-        embedding: Literal["piecewise-linear"] | None = None,
-        k: int = 32,
-        n_layers: int | None = None,
-        width: int = 512,
-        dropout: float = 0.1,
-        embedding_width: int = 16,
-        n_bins: int = 48,
-        shares_batches: bool = False,
-        **training: Any,
-    ) -> None:
-        """Keep the shape; `training` is what `NeuralMethod` takes."""
-        super().__init__(setting, seed, **training)
-        if n_layers is None:
-            n_layers = 3 if embedding is None else 2
-        self.shape = architecture, k, n_layers, width, dropout
-        self.embedding, self.embedding_shape = embedding, (embedding_width, n_bins)
-        self.k, self.shares_batches = k, shares_batches
-
-    @classmethod
-    def variant_space(cls, **fixed: Any) -> Space:
-        """Return the search space of the paper's runs."""
-        if fixed.get("embedding") is None:
-            return cls.search_space
-        return {**cls.search_space, **cls.embedding_space}
-
-    def build(self, schema: Schema) -> nn.Module:
+    def build(self, schema: DataShape) -> nn.Module:
         """Return the network; draw where each member starts."""
-        self.starts = torch.randint(schema.n_train, (self.k,)).to(self.device)
+        config: Config = self.config
+        self.starts = torch.randint(self.rows.n_rows, (config.k,)).to(self.device)
         embedding: nn.Module | None = None
-        if self.embedding is not None and schema.n_num > 0:
-            embedding = piecewise_linear(self.rows.num, *self.embedding_shape)
-        return Network(schema, embedding, self.embedding_shape[0], *self.shape)
+        if config.embedding is not None and schema.n_num > 0:
+            shape = config.embedding_width, config.n_bins
+            embedding = piecewise_linear(self.rows.num, *shape)
+        return Network(schema, config, embedding)
 
     def optimizer(self) -> ClippedAdamW:
         """Return the optimizer of the network."""
@@ -192,10 +171,11 @@ class TabM(NeuralMethod):
 
     def loss(self, index: Tensor) -> Tensor:
         """Return the mean over members of their mean losses."""
-        seen = index[:, None].expand(-1, self.k)
-        if not self.shares_batches:
+        shares_batches = self.config.shares_batches
+        seen = index[:, None].expand(-1, self.config.k)
+        if not shares_batches:
             seen = (seen + self.starts) % self.rows.n_rows
-        output = self.network(self.rows.take(index if self.shares_batches else seen))
+        output = self.network(self.rows.take(index if shares_batches else seen))
         labels = self.labels[seen].flatten()
         output = output.flatten(0, 1)
         if self.task == "regression":

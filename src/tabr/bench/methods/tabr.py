@@ -15,19 +15,11 @@ from tabr.bench.methods.base import Method, Setting
 from tabr.bench.methods.neural import (
     PUBLISHED_EMBEDDING,
     PUBLISHED_TRAINING,
-    embedding_config,
+    EmbeddedConfig,
 )
-from tabr.bench.methods.spaces import (
-    EMBEDDINGS,
-    Integer,
-    LogUniform,
-    Space,
-    Uniform,
-    ZeroOr,
-)
+from tabr.bench.methods.spaces import EMBEDDINGS, Integer, Space, Uniform, rates
 from tabr.bench.tasks.task import LabelledRows
 from tabr.config import EmbeddingKind
-from tabr.training.loop import History
 
 
 class TabRMethod(Method):
@@ -39,12 +31,15 @@ class TabRMethod(Method):
         "width": Integer(96, 384),
         "context_dropout": Uniform(0.0, 0.6),
         "dropout": Uniform(0.0, 0.6),
-        "learning_rate": LogUniform(3e-5, 1e-3),
-        "weight_decay": ZeroOr(LogUniform(1e-6, 1e-3)),
+        **rates(max_decay=1e-3),
     }
-    block_space: ClassVar[Space] = {  # of TabR with embeddings, too
-        "encoder_blocks": Integer(0, 1),
-        "predictor_blocks": Integer(1, 2),
+    embedding_spaces: ClassVar[Mapping[str | None, Space]] = {
+        kind: {
+            "encoder_blocks": Integer(0, 1),
+            "predictor_blocks": Integer(1, 2),
+            **space,
+        }
+        for kind, space in EMBEDDINGS.items()
     }
     published_names: ClassVar[Mapping[str, str]] = {  # the design is the entry's
         "width": "model.d_main",
@@ -73,9 +68,9 @@ class TabRMethod(Method):
         make = TabRRegressor if setting.outcome == "regression" else TabRClassifier
         self.estimator = make(
             mode="paper",
-            embedding=embedding_config(
+            embedding=EmbeddedConfig(
                 embedding, embedding_width, n_frequencies, frequency_scale
-            ),
+            ).numbers,
             normalization="quantile" if setting.normalized else "none",
             column_kinds=dict(setting.column_kinds),
             device=setting.device,
@@ -83,24 +78,14 @@ class TabRMethod(Method):
             **params,
         )
 
-    @classmethod
-    def variant_space(cls, **fixed: Any) -> Space:
-        """Return the search space of the paper's table for TabR, or for TabR-S."""
-        embedding = fixed.get("embedding")
-        if embedding is None:
-            return cls.search_space
-        return {**cls.search_space, **cls.block_space, **EMBEDDINGS[embedding]}
-
     def fit(self, train: LabelledRows, val: LabelledRows) -> Self:
         """Fit the estimator, which prepares tables by itself."""
-        on_epoch = self.setting.on_epoch
-
-        def watch(member: int, history: History) -> None:
-            if on_epoch is not None:
-                on_epoch(len(history.score) - 1, history.score[-1])
-
-        eval_set = val.X, val.y
-        self.estimator.fit(train.X, train.y, eval_set=eval_set, on_epoch=watch)
+        self.estimator.fit(
+            train.X,
+            train.y,
+            eval_set=(val.X, val.y),
+            on_epoch=lambda member, history: self.setting.report(history),
+        )
         self.best_epoch = self.estimator.best_epoch_[0]
         return self
 

@@ -15,10 +15,11 @@ from scipy.stats import mannwhitneyu
 
 from tabr.audit.findings import Finding, Ids
 from tabr.audit.labels import Labels
-from tabr.audit.parts import Part, random_rows
+from tabr.audit.parts import Part
 from tabr.audit.significance import MAX_CHANCE, MIN_EXCESS_SHARE, chance_of_more
 from tabr.prediction.explanation import NeighborTable
 from tabr.prediction.uncertainty import distance
+from tabr.tables.frame import random_rows
 from tabr.text import percent
 
 MIN_WEIGHT = 0.5  # of one neighbour, before attention counts as fallen on it

@@ -9,8 +9,8 @@ import pandas as pd
 from scipy.stats import chi2_contingency, ks_2samp
 
 from tabr.audit.findings import Finding
-from tabr.audit.parts import random_rows
 from tabr.errors import DataError
+from tabr.tables.frame import random_rows
 from tabr.tables.preprocessor import Preprocessor
 from tabr.text import percent
 

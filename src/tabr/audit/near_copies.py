@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 
 from tabr.audit.exact_copies import ExactCopies
 from tabr.audit.findings import Finding, Floats, Ids
-from tabr.audit.parts import Part, agreement_text, random_rows
+from tabr.audit.parts import Part, agreement_text
 from tabr.audit.significance import Verdict, beyond_tail, judge
 from tabr.search import top
+from tabr.tables.frame import random_rows
 from tabr.tables.preprocessor import Arrays, Preprocessor
 from tabr.text import percent
 

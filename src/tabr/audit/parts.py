@@ -43,15 +43,6 @@ class Part:
         return replace(self, frame=self.frame[names])
 
 
-def random_rows(
-    n: int, most: int, rng: np.random.Generator | np.random.RandomState
-) -> Ids:
-    """Return the positions of n rows in order, or of so many random ones of them."""
-    if n <= most:
-        return np.arange(n)
-    return np.sort(rng.choice(n, most, replace=False))
-
-
 def agreement_text(
     train: Part, test: Part, rows: NDArray[np.bool_], partners: Ids
 ) -> str:

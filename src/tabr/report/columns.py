@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tabr.report.evaluation import Evaluation, random_rows
+from tabr.report.evaluation import Evaluation
 from tabr.tables.cells import Cells, ColumnKind
+from tabr.tables.frame import random_rows
 from tabr.text import ABSENT, decimals_of, fixed, short
 
 N_BARS = 24  # of numbers and dates
@@ -24,27 +25,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ColumnLine:
-    """A column, once among the candidates and once in the table.
-
-    Attributes:
-        name: Of the column.
-        kind: Of the column.
-        missing: Shares of missing cells: candidates, table.
-        range: What the bars stand for, in words.
-        candidates: Shares of cells in each bar.
-        rows: The same for the table.
-        shift: The share of rows that would have to change their bar.
-        is_shifted: Whether that is much, and more than chance.
-    """
+    """A column, once among the candidates and once in the table."""
 
     name: str
     kind: ColumnKind
-    missing: tuple[float, float]
-    range: str
-    candidates: list[float]
-    rows: list[float]
-    shift: float
-    is_shifted: bool
+    missing: tuple[float, float]  # shares of missing cells: candidates, table
+    range: str  # what the bars stand for, in words
+    candidates: list[float]  # shares of cells in each bar
+    rows: list[float]  # the same for the table
+    shift: float  # the share of rows that would have to change their bar
+    is_shifted: bool  # whether that is much, and more than chance
 
 
 def compare_columns(evaluation: Evaluation) -> list[ColumnLine]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,20 +39,10 @@ class ExactCopies:
 def group_rows(frame: pd.DataFrame) -> Codes:
     """Return numbers of groups of equal rows (n,); missing cells equal each other."""
     # Codes of cells first: cells of any type can be numbered, not all can be hashed.
-    columns = {}
-    for place, name in enumerate(frame.columns):
-        codes, _ = pd.factorize(_comparable(frame[name]), use_na_sentinel=False)
-        columns[str(place)] = codes
-    hashes = pd.util.hash_pandas_object(pd.DataFrame(columns), index=False)
+    codes = [pd.factorize(frame[n], use_na_sentinel=False)[0] for n in frame.columns]
+    columns = pd.DataFrame(dict(enumerate(codes)))
+    hashes = pd.util.hash_pandas_object(columns, index=False)
     return pd.factorize(hashes)[0].astype(np.int64)
-
-
-def _comparable(column: pd.Series[Any]) -> pd.Series[Any]:
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.astype(object)
-    if pd.api.types.is_bool_dtype(column.dtype):
-        return column.astype("float64" if not column.hasnans else object)
-    return column
 
 
 def find_exact(train: pd.DataFrame, test: pd.DataFrame) -> ExactCopies:

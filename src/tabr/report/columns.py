@@ -120,19 +120,16 @@ def _end(value: float, kind: ColumnKind, decimals: int) -> str:
 
 def _count_levels(cells: list[Cells]) -> tuple[list[Floats], str]:
     """Return how many cells of each part have each level, and the first levels."""
-    counts_by_level = []
+    counts = []
     for part in cells:
         codes, levels = part.levels
         n = np.bincount(codes[codes >= 0], minlength=len(levels))
-        counts_by_level.append(dict(zip(levels, n.tolist(), strict=True)))
-    candidates, rows = counts_by_level
-    ranked = sorted(candidates | rows, key=lambda x: (-candidates.get(x, 0), x))
-    kept, rest = ranked[:N_LEVELS], ranked[N_LEVELS:]
-    counts = []
-    for part_counts in counts_by_level:
-        bars = [part_counts.get(level, 0) for level in kept]
-        bars += [sum(part_counts.get(level, 0) for level in rest)] if rest else []
-        counts.append(np.array(bars, float))
-    words = ", ".join(short(level, 16) for level in kept[:3])
-    n_more = len(ranked) - len(kept[:3])
-    return counts, words + (f" and {n_more} more" if n_more else "")
+        counts.append(pd.Series(n, pd.Index(levels, dtype=object)))
+    table = pd.concat(counts, axis=1, keys=["candidates", "rows"]).fillna(0.0)
+    table = table.sort_index().sort_values("candidates", ascending=False, kind="stable")
+    bars, rest = table.iloc[:N_LEVELS].to_numpy(float), table.iloc[N_LEVELS:]
+    if len(rest):
+        bars = np.vstack([bars, rest.sum()])
+    words = ", ".join(short(level, 16) for level in table.index[:3])
+    n_more = len(table) - len(table.index[:3])
+    return list(bars.T), words + (f" and {n_more} more" if n_more else "")

@@ -281,11 +281,4 @@ def _audit(evaluation: Evaluation) -> dict[str, Any]:
         evaluation.truth,
         model=evaluation.model,
     )
-    rows = result.to_frame()
-    return {
-        "findings": result.findings,
-        "notes": result.notes,
-        "heads": list(rows.columns),
-        "lines": rows.head(MOST_NAMED).to_numpy(object).tolist(),
-        "n_named": len(rows),
-    }
+    return {"result": result, "rows": result.to_frame(), "most": MOST_NAMED}

@@ -56,7 +56,6 @@ class Coincidences:
 
     def __init__(self, preprocessor: Preprocessor, arrays: Arrays, seed: int) -> None:
         """Prepare distinct training rows (n)."""
-        self.arrays = arrays
         self.n = len(arrays.num)
         self._ordered = np.sort(arrays.num, 0)
         self._low, self._high = self._ranks(arrays.num)  # (n, p) each

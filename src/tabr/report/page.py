@@ -194,18 +194,14 @@ def _training(evaluation: Evaluation) -> dict[str, Any] | None:
     name = "validation score"
     if evaluation.model.scoring is None:
         name = "validation RMSE" if evaluation.codes is None else "validation accuracy"
-    columns = {"loss": "training loss", "score": name}
-    columns["context_change"] = "Delta-context"
+    words = {"loss": "training loss", "score": name, "context_change": "Delta-context"}
     pictures = [
-        charts.training(history, best, column, words)
-        for column, words in columns.items()
+        charts.training(history, best, column, words[column])
+        for column in words
         if column in history
     ]
-    return {
-        "pictures": pictures,
-        "score": name,
-        "epochs": [epoch + 1 for epoch in best],
-    }
+    epochs = [epoch + 1 for epoch in best]
+    return {"pictures": pictures, "score": name, "epochs": epochs}
 
 
 def _scores(evaluation: Evaluation) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tabr.report.baselines import score_methods
 from tabr.report.columns import compare_columns
 from tabr.report.evaluation import evaluate, share_from_retrieval
 from tabr.report.examples import choose_rows, make_examples
-from tabr.report.facts import rule_text
+from tabr.report.page import rule_text
 from tabr.report.reliability import (
     measure_confusion,
     measure_coverage,

@@ -1,7 +1,7 @@
 """Findings by a fitted model's neighbours: copies, contradictions, use.
 
-The model is any object with `neighbors(X)`, which gives `ids`, `weights` and
-`distances` (rows, m), and `candidates_` with `ids`, `frame` and `y`.
+The model is any object with `neighbors(X)`, which gives a `NeighborTable`, and
+`candidates_` with `ids`, `frame` and `y`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from scipy.stats import mannwhitneyu
 
 from tabr.audit.findings import Finding, Ids
 from tabr.audit.labels import Labels
+from tabr.audit.parts import Part
 from tabr.audit.significance import MAX_CHANCE, MIN_EXCESS_SHARE, chance_of_more
 from tabr.prediction.explanation import NeighborTable
 from tabr.prediction.uncertainty import distance
+from tabr.tables.frame import random_rows
 from tabr.text import percent
-
-Floats = NDArray[np.float64]
 
 MIN_WEIGHT = 0.5  # of one neighbour, before attention counts as fallen on it
 MAX_RATIO = 0.25  # of its distance to the next one's
@@ -30,25 +30,27 @@ MOST_ROWS = 5000  # of each part that the model is asked about
 
 
 def model_findings(
-    model: Any, test: pd.DataFrame, test_ids: Ids, rng: np.random.Generator
-) -> tuple[list[Finding], list[str]]:
-    """Return findings by the neighbours of test rows and of candidates, and notes."""
-    notes: list[str] = []
-    chosen = _sample(len(test), rng, "test rows", notes)
-    test_ids = test_ids[chosen]
-    table = _arrays(model.neighbors(test.iloc[chosen]))
+    model: Any, test: Part, rng: np.random.Generator, notes: list[str]
+) -> list[Finding]:
+    """Return findings by the neighbours of test rows and of candidates; add notes."""
     candidate_ids = np.asarray(model.candidates_.ids)
-    chosen = _sample(len(candidate_ids), rng, "candidates", notes)
-    frame = model.candidates_.frame.iloc[chosen]
-    among = without_self(_arrays(model.neighbors(frame)), candidate_ids[chosen])
+    totals = {"test rows": len(test.ids), "candidates": len(candidate_ids)}
+    tested, chosen = (random_rows(n, MOST_ROWS, rng) for n in totals.values())
+    notes += [
+        f"the model was asked about {MOST_ROWS} of {n} {what}"
+        for what, n in totals.items()
+        if n > MOST_ROWS
+    ]
+    table = model.neighbors(test.frame.iloc[tested])
+    among = model.neighbors(model.candidates_.frame.iloc[chosen])
+    among = without_self(among, candidate_ids[chosen])
     labels = Labels(np.asarray(model.candidates_.y))
-    findings = [
-        on_one_copy(table, test_ids, among),
-        against_neighbors(among, chosen, labels, candidate_ids),
-        far_from_memory(table, test_ids, among),
+    return [
+        *on_one_copy(table, test.ids[tested], among),
+        *against_neighbors(among, chosen, labels, candidate_ids),
+        *far_from_memory(table, test.ids[tested], among),
         *use(table, candidate_ids),
     ]
-    return [finding for finding in findings if finding is not None], notes
 
 
 def without_self(table: NeighborTable, row_ids: Ids) -> NeighborTable:
@@ -80,97 +82,84 @@ def falls_on_one(table: NeighborTable) -> NDArray[np.bool_]:
     return np.asarray((table.weights.max(1) >= MIN_WEIGHT) & (ratio <= MAX_RATIO))
 
 
-def on_one_copy(table: NeighborTable, ids: Ids, among: NeighborTable) -> Finding | None:
+def on_one_copy(table: NeighborTable, ids: Ids, among: NeighborTable) -> list[Finding]:
     """Return rows whose attention falls on one almost-copy, as in the paper's case."""
-    named = falls_on_one(table)
-    n, k = len(ids), int(named.sum())
+    is_named = falls_on_one(table)
+    n, k = len(ids), int(is_named.sum())
     if not k:
-        return None
+        return []
     usual = float(falls_on_one(among).mean())
     chance = chance_of_more(k, n, round(usual * len(among.ids)), len(among.ids))
     is_leak = chance < MAX_CHANCE and k / n > 2 * usual + MIN_EXCESS_SHARE
-    place = table.weights.argmax(1)[:, None]
-    partners = np.take_along_axis(table.ids, place, 1)[:, 0]
-    weight = table.weights.max(1)
-    order = np.flatnonzero(named)[np.argsort(-weight[named], kind="stable")]
-    often = is_leak or k / n > 0.05
-    return Finding(
+    heaviest = table.weights.argmax(1)[:, None]
+    finding = Finding.of_rows(
         "attention on one copy",
-        "leak" if is_leak else "warning" if often else "note",
-        f"{k} of {n} test rows ({percent(k / n)}) give most of their attention to one"
-        f" candidate that is at least {1 / MAX_RATIO:.0f} times nearer than the next;"
-        f" {percent(usual)} of candidates do so among themselves",
-        k,
-        n,
+        f"give most of their attention to one candidate that is at least"
+        f" {1 / MAX_RATIO:.0f} times nearer than the next; {percent(usual)} of"
+        " candidates do so among themselves",
         "test",
-        ids[order],
-        partners[order],
-        weight[order],
-        usual,
+        ids,
+        is_named,
+        gravity="leak" if is_leak else "warning" if k / n > 0.05 else "note",
+        partners=np.take_along_axis(table.ids, heaviest, 1)[:, 0],
+        scores=table.weights.max(1),
+        expected=usual,
     )
+    return [finding]
 
 
 def against_neighbors(
     among: NeighborTable, rows: Ids, labels: Labels, ids: Ids
-) -> Finding | None:
+) -> list[Finding]:
     """Return candidates whose label contradicts those of all their neighbours.
 
-    Args:
-        among: The neighbours of some candidates, (b, m).
-        rows: The positions of these candidates, (b,).
-        labels: Of all candidates, (n,).
-        ids: Of all candidates, (n,).
+    `among` are the neighbours of candidates at positions `rows` (b,); labels and ids
+    are those of all candidates.
     """
     position = pd.Index(ids).get_indexer(pd.Index(among.ids.ravel()))
-    position = position.reshape(among.ids.shape)[:, :N_JUDGES]
+    n_judges = min(N_JUDGES, among.ids.shape[1])
+    position = position.reshape(among.ids.shape)[:, :n_judges]
     contradicts, strength = labels.against(rows, position, FAR_OUT)
-    k, n = int(contradicts.sum()), len(rows)
-    if not k:
-        return None
-    named = np.flatnonzero(contradicts)
-    order = named[np.argsort(-strength[named], kind="stable")]
-    return Finding(
+    if not contradicts.any():
+        return []
+    finding = Finding.of_rows(
         "labels against neighbours",
-        "warning",
-        f"{k} of {n} candidates ({percent(k / n)}) have a label that"
-        f" {labels.against_text} of their {min(N_JUDGES, among.ids.shape[1])} heaviest"
-        " neighbours: check them",
-        k,
-        n,
+        f"have a label that {labels.against_text} of their {n_judges}"
+        " heaviest neighbours: check them",
         "candidates",
-        ids[rows[order]],
-        among.ids[order, 0],
-        strength[order],
+        ids[rows],
+        contradicts,
+        gravity="warning",
+        partners=among.ids[:, 0],
+        scores=strength,
     )
+    return [finding]
 
 
 def far_from_memory(
     table: NeighborTable, ids: Ids, among: NeighborTable
-) -> Finding | None:
+) -> list[Finding]:
     """Return new rows that lie farther from the candidates than these do."""
     distances, usual = distance(table), distance(among)
     finite, usual = distances[np.isfinite(distances)], usual[np.isfinite(usual)]
     if len(finite) < 2 or len(usual) < 2:
-        return None
+        return []
     result = mannwhitneyu(finite, usual, alternative="greater")
     auc = float(result.statistic) / (len(finite) * len(usual))
-    far = distances > np.quantile(usual, 0.99)
     is_drift = auc > 0.6 and result.pvalue < 1e-3
-    order = np.flatnonzero(far)[np.argsort(-distances[far], kind="stable")]
-    return Finding(
+    finding = Finding.of_rows(
         "far from the memory",
-        "warning" if is_drift else "note",
-        f"{int(far.sum())} of {len(ids)} test rows ({percent(float(far.mean()))}) lie"
-        " farther from the candidates than 99% of these from each other; a test row is"
-        f" the farther one with probability {auc:.2f} (0.5 means no drift,"
+        "lie farther from the candidates than 99% of these from each other; a test row"
+        f" is the farther one with probability {auc:.2f} (0.5 means no drift,"
         f" p = {result.pvalue:.2g})",
-        int(far.sum()),
-        len(ids),
         "test",
-        ids[order],
-        scores=distances[order],
+        ids,
+        distances > np.quantile(usual, 0.99),
+        gravity="warning" if is_drift else "note",
+        scores=distances,
         expected=0.01,
     )
+    return [finding]
 
 
 def use(table: NeighborTable, ids: Ids) -> list[Finding]:
@@ -179,50 +168,27 @@ def use(table: NeighborTable, ids: Ids) -> list[Finding]:
     exists = position >= 0
     weights = table.weights.ravel()[exists]
     weight = np.bincount(position[exists], weights, minlength=len(ids))
-    is_used = np.bincount(position[exists], minlength=len(ids)) > 0
+    share = weight / max(weight.sum(), 1e-30)
     order = np.argsort(-weight, kind="stable")
-    n_top = max(1, len(ids) // 100)
-    share = float(weight[order[:n_top]].sum() / max(weight.sum(), 1e-30))
+    n, n_rows, n_top = len(ids), len(table.ids), max(1, len(ids) // 100)
     top = order[: min(n_top, 100)]
-    rows = len(table.ids)
-    unused = np.flatnonzero(~is_used)
-    unused_share = percent(len(unused) / len(ids))
-    return [
-        Finding(
-            "influential candidates",
-            "note",
-            f"{n_top} of {len(ids)} candidates hold {percent(share)} of all weight over"
-            f" {rows} rows; the heaviest, {ids[top[0]]}, holds"
-            f" {percent(float(weight[top[0]] / max(weight.sum(), 1e-30)))}",
-            n_top,
-            len(ids),
-            "candidates",
-            ids[top],
-            scores=np.asarray(weight[top], np.float64),
-        ),
-        Finding(
-            "candidates never used",
-            "note",
-            f"{len(unused)} of {len(ids)} candidates ({unused_share}) are in no context"
-            f" of the {rows} rows",
-            len(unused),
-            len(ids),
-            "candidates",
-            ids[unused],
-        ),
-    ]
-
-
-def _sample(n: int, rng: np.random.Generator, what: str, notes: list[str]) -> Ids:
-    """Return the positions of n rows, or of a random part and a note about it."""
-    if n <= MOST_ROWS:
-        return np.arange(n)
-    notes.append(f"the model was asked about {MOST_ROWS} of {n} {what}")
-    return np.sort(rng.choice(n, MOST_ROWS, replace=False))
-
-
-def _arrays(table: Any) -> NeighborTable:
-    """Return the three arrays that count of what a model gave."""
-    return NeighborTable(
-        np.asarray(table.ids), np.asarray(table.weights), np.asarray(table.distances)
+    text = (
+        f"{n_top} of {n} candidates hold {percent(float(share[order[:n_top]].sum()))}"
+        f" of all weight over {n_rows} rows; the heaviest, {ids[top[0]]}, holds"
+        f" {percent(float(share[top[0]]))}"
     )
+    heaviest = Finding(
+        "influential candidates",
+        "note",
+        text,
+        n_top,
+        n,
+        "candidates",
+        ids[top],
+        scores=np.asarray(weight[top], np.float64),
+    )
+    text = f"are in no context of the {n_rows} rows"
+    is_unused = np.bincount(position[exists], minlength=n) == 0
+    rows = "candidates", ids, is_unused
+    unused = Finding.of_rows("candidates never used", text, *rows, gravity="note")
+    return [heaviest, unused]

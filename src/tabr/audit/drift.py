@@ -10,6 +10,7 @@ from scipy.stats import chi2_contingency, ks_2samp
 
 from tabr.audit.findings import Finding
 from tabr.errors import DataError
+from tabr.tables.frame import random_rows
 from tabr.tables.preprocessor import Preprocessor
 from tabr.text import percent
 
@@ -27,7 +28,9 @@ def column_shifts(
     would have to change their level for categories: 0 not at all, 1 altogether.
     `chance` is the probability of a shift as large between random parts.
     """
-    train_sample, test_sample = (_sample(frame, rng) for frame in (train, test))
+    train_sample, test_sample = (
+        frame.iloc[random_rows(len(frame), _SAMPLE, rng)] for frame in (train, test)
+    )
     try:
         kinds: dict[str, Any] = dict(Preprocessor().fit(train_sample).kinds_)
     except DataError:
@@ -47,38 +50,29 @@ def column_shifts(
     return table.sort_values("shift", ascending=False, ignore_index=True)
 
 
-def drift_finding(
+def drift_findings(
     train: pd.DataFrame, test: pd.DataFrame, rng: np.random.Generator
-) -> Finding | None:
-    """Return which columns moved, or None."""
+) -> list[Finding]:
+    """Return which columns moved, as one finding if any did."""
     table = column_shifts(train, test, rng)
     is_moved = (table["shift"] > MIN_SHIFT) & (
         table["chance"] < MAX_CHANCE / max(1, len(table))
     )
     moved = table[is_moved]
     if moved.empty:
-        return None
+        return []
     names = ", ".join(
         f"{name!r} ({shift:.2f})"
         for name, shift in zip(moved["column"][:5], moved["shift"][:5], strict=True)
     )
     more = f" and {len(moved) - 5} more" if len(moved) > 5 else ""
-    return Finding(
-        "columns that moved",
-        "warning",
+    text = (
         f"{len(moved)} of {len(table)} columns are distributed otherwise in the test"
         f" part (largest shift, 0 to 1): {names}{more}; a random split does not do"
-        f" that (chance under {percent(MAX_CHANCE)})",
-        len(moved),
-        len(table),
-        "columns",
+        f" that (chance under {percent(MAX_CHANCE)})"
     )
-
-
-def _sample(frame: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    if len(frame) <= _SAMPLE:
-        return frame
-    return frame.iloc[np.sort(rng.choice(len(frame), _SAMPLE, replace=False))]
+    counts = len(moved), len(table)
+    return [Finding("columns that moved", "warning", text, *counts, "columns")]
 
 
 def _number_shift(train: pd.Series[Any], test: pd.Series[Any]) -> tuple[float, float]:

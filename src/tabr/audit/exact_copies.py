@@ -3,74 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from tabr.audit.findings import Finding, Ids, gravity_of
-from tabr.audit.labels import Labels
-from tabr.audit.parts import Part
+from tabr.audit.findings import Finding, Ids
+from tabr.audit.parts import Part, agreement_text
+from tabr.audit.significance import MIN_EXCESS_SHARE
 from tabr.text import percent
 
 MIN_EXCESS = 4.0  # standard deviations over a random split
 MIN_EXCESS_RATIO = 1.05  # of the copies to those of a random split
-MIN_EXCESS_SHARE = 0.001  # of all test rows
 
 Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class ExactCopies:
-    """Rows that equal each other in all cells.
+    """Rows that equal each other in all cells."""
 
-    Attributes:
-        train_group: Number of each training row's group of equal rows, (n,).
-        test_group: The same for test rows, (q,).
-        first: For each test row the position of an equal training row, or -1.
-        in_train: Whether a training row equals another training row, (n,).
-        expected: Test rows with an equal training row, had all rows been split at
-            random.
-        spread: The standard deviation of that number.
-    """
-
-    train_group: Codes
-    test_group: Codes
-    first: Ids
-    in_train: NDArray[np.bool_]
-    expected: float
-    spread: float
+    train_group: Codes  # number of each training row's group of equal rows, (n,)
+    first: Ids  # for each test row the position of an equal training row, or -1
+    in_train: NDArray[np.bool_]  # whether a training row equals another one, (n,)
+    expected: float  # test rows with an equal training row in a random split
+    spread: float  # the standard deviation of that number
 
     @property
     def is_copy(self) -> NDArray[np.bool_]:
         """Whether a test row equals a training row, (q,)."""
         return self.first >= 0
 
-    @property
-    def excess(self) -> float:
-        """Standard deviations by which there are more copies than by chance."""
-        return (int(self.is_copy.sum()) - self.expected) / max(self.spread, 0.5)
-
 
 def group_rows(frame: pd.DataFrame) -> Codes:
     """Return numbers of groups of equal rows (n,); missing cells equal each other."""
     # Codes of cells first: cells of any type can be numbered, not all can be hashed.
-    columns = {}
-    for place, name in enumerate(frame.columns):
-        codes, _ = pd.factorize(_comparable(frame[name]), use_na_sentinel=False)
-        columns[str(place)] = codes
-    hashes = pd.util.hash_pandas_object(pd.DataFrame(columns), index=False)
+    codes = [pd.factorize(frame[n], use_na_sentinel=False)[0] for n in frame.columns]
+    columns = pd.DataFrame(dict(enumerate(codes)))
+    hashes = pd.util.hash_pandas_object(columns, index=False)
     return pd.factorize(hashes)[0].astype(np.int64)
-
-
-def _comparable(column: pd.Series[Any]) -> pd.Series[Any]:
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.astype(object)
-    if pd.api.types.is_bool_dtype(column.dtype):
-        return column.astype("float64" if not column.hasnans else object)
-    return column
 
 
 def find_exact(train: pd.DataFrame, test: pd.DataFrame) -> ExactCopies:
@@ -84,14 +56,9 @@ def find_exact(train: pd.DataFrame, test: pd.DataFrame) -> ExactCopies:
     first[in_train[::-1]] = np.arange(n)[::-1]
     train_size = np.bincount(in_train, minlength=n_groups)
     expected, variance = _by_chance(size, q / (n + q))
-    return ExactCopies(
-        in_train,
-        in_test,
-        first[in_test],
-        train_size[in_train] > 1,
-        expected,
-        float(np.sqrt(variance)),
-    )
+    is_repeated = train_size[in_train] > 1
+    spread = float(np.sqrt(variance))
+    return ExactCopies(in_train, first[in_test], is_repeated, expected, spread)
 
 
 def _by_chance(size: Codes, share: float) -> tuple[float, float]:
@@ -113,87 +80,57 @@ def _by_chance(size: Codes, share: float) -> tuple[float, float]:
     return mean, variance
 
 
-def exact_findings(
-    exact: ExactCopies, train: Part, test: Part, labels: Labels | None
-) -> list[Finding]:
+def exact_findings(exact: ExactCopies, train: Part, test: Part) -> list[Finding]:
     """Return findings about rows that equal a training row in all columns."""
     findings = []
     if exact.is_copy.any():
-        findings.append(_across(exact, train, test, labels))
+        findings.append(_across(exact, train, test))
     if exact.in_train.any():
-        rows = np.flatnonzero(exact.in_train)
-        k, n = len(rows), len(train.ids)
+        text = "equal another training row in all columns: they count more than once"
+        rows = train.ids, exact.in_train
         findings.append(
-            Finding(
-                "exact copies in training",
-                gravity_of(k / n),
-                f"{k} of {n} training rows ({percent(k / n)}) equal another"
-                " training row in all columns: they count more than once",
-                k,
-                n,
-                "train",
-                train.ids[rows],
-            )
+            Finding.of_rows("exact copies in training", text, "train", *rows)
         )
-        if labels is not None:
-            findings += _contradictions(exact, rows, train.ids, labels)
+    if train.labels is not None:
+        differ = train.labels.differ_within(exact.train_group)
+        if differ.any():
+            text = (
+                "equal another one but for the label: no model of these columns can"
+                " tell them apart"
+            )
+            rows = train.ids, differ
+            findings.append(
+                Finding.of_rows("contradicting labels", text, "train", *rows)
+            )
     return findings
 
 
-def _across(
-    exact: ExactCopies, train: Part, test: Part, labels: Labels | None
-) -> Finding:
+def _across(exact: ExactCopies, train: Part, test: Part) -> Finding:
     """Return the finding about test rows that equal a training row."""
-    rows = np.flatnonzero(exact.is_copy)
-    partners = exact.first[rows]
-    k, q = len(rows), len(test.ids)
+    k, q = int(exact.is_copy.sum()), len(test.ids)
     usual, within = exact.expected / q, float(exact.in_train.mean())
+    excess = k - exact.expected
     is_leak = (
-        exact.excess > MIN_EXCESS
+        excess > MIN_EXCESS * max(exact.spread, 0.5)
         and k > MIN_EXCESS_RATIO * exact.expected
-        and k - exact.expected > MIN_EXCESS_SHARE * q
+        and excess > MIN_EXCESS_SHARE * q
     )
     text = (
-        f"{k} of {q} test rows ({percent(k / q)}) equal a training row in all"
-        f" columns; if the rows were split at random, {percent(usual)} would"
+        "equal a training row in all columns; if the rows were split at random,"
+        f" {percent(usual)} would"
     )
     if within > 0 and is_leak:
         text += f"; {percent(within)} of training rows equal another"
     elif within > 0:
         text += f"; repeats are usual in this table: {percent(within)} within the"
         text += " training part too"
-    if labels is not None and test.y is not None:
-        text += labels.agreement_text(test.y[rows], partners)
-    return Finding(
+    return Finding.of_rows(
         "exact copies",
-        gravity_of(k / q, is_leak=is_leak),
-        text,
-        k,
-        q,
+        text + agreement_text(train, test, exact.is_copy, exact.first),
         "test",
-        test.ids[rows],
-        train.ids[partners],
+        test.ids,
+        exact.is_copy,
+        gravity="leak" if is_leak else None,
+        partners=train.ids[exact.first],
         expected=usual,
     )
-
-
-def _contradictions(
-    exact: ExactCopies, rows: Ids, train_ids: Ids, labels: Labels
-) -> list[Finding]:
-    """Return the finding about equal training rows whose labels differ, if any do."""
-    differ = labels.differ_within(exact.train_group[rows], rows)
-    if not differ.any():
-        return []
-    k, n = int(differ.sum()), len(train_ids)
-    return [
-        Finding(
-            "contradicting labels",
-            gravity_of(k / n),
-            f"{k} of {n} training rows ({percent(k / n)}) equal another one but for the"
-            " label: no model of these columns can tell them apart",
-            k,
-            n,
-            "train",
-            train_ids[rows[differ]],
-        )
-    ]

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tabr.text import aligned, cell, percent, plain
+from tabr.text import aligned, cell, percent, plain_tree
 
 Gravity = Literal["leak", "warning", "note"]
 GRAVITIES: tuple[Gravity, ...] = ("leak", "warning", "note")
 Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 OFTEN = 0.01  # share of rows from which on copies are worth a warning
-
-
-def gravity_of(share: float, *, is_leak: bool = False) -> Gravity:
-    """Return how grave it is that a share of the rows are copies."""
-    return "leak" if is_leak else "warning" if share > OFTEN else "note"
-
-
-def no_ids() -> Ids:
-    """Return an empty array of ids."""
-    return np.empty(0, np.int64)
+_ROWS = {"test": "test rows", "train": "training rows", "candidates": "candidates"}
 
 
 @dataclass(frozen=True)
@@ -51,10 +43,46 @@ class Finding:
     count: int
     total: int
     part: str
-    rows: Ids = field(default_factory=no_ids)
-    partners: Ids = field(default_factory=no_ids)
-    scores: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    rows: Ids = field(default_factory=lambda: np.empty(0, np.int64))
+    partners: Ids = field(default_factory=lambda: np.empty(0, np.int64))
+    scores: Floats = field(default_factory=lambda: np.empty(0))
     expected: float | None = None
+
+    @classmethod
+    def of_rows(
+        cls,
+        kind: str,
+        text: str,
+        part: str,
+        ids: Ids,
+        is_named: NDArray[np.bool_],
+        *,
+        gravity: Gravity | None = None,
+        partners: Ids | None = None,
+        scores: Floats | None = None,
+        expected: float | None = None,
+    ) -> Finding:
+        """Return the finding that some of the rows with these ids (n,) are named.
+
+        Partners and scores are those of all rows, (n,). The sentence counts the rows
+        and goes on with the text. Without a gravity, many rows are worth a warning.
+        """
+        rows = np.flatnonzero(is_named)
+        if scores is not None:
+            rows = rows[np.argsort(-scores[rows], kind="stable")]
+        share = len(rows) / max(1, len(ids))
+        return cls(
+            kind,
+            gravity or ("warning" if share > OFTEN else "note"),
+            f"{len(rows)} of {len(ids)} {_ROWS[part]} ({percent(share)}) {text}",
+            len(rows),
+            len(ids),
+            part,
+            ids[rows],
+            ids[:0] if partners is None else partners[rows],
+            np.empty(0) if scores is None else scores[rows],
+            expected,
+        )
 
     @property
     def share(self) -> float:
@@ -70,7 +98,11 @@ class Example:
     row: int
     partner: int
     cells: dict[str, tuple[Any, Any]]
-    differs: tuple[str, ...]
+
+    @property
+    def differs(self) -> tuple[str, ...]:
+        """The columns whose cells are not equal."""
+        return tuple(name for name, pair in self.cells.items() if pair[0] != pair[1])
 
 
 @dataclass(frozen=True)
@@ -129,14 +161,7 @@ class AuditReport:
                 for f in self.findings
             ],
             "examples": [
-                {
-                    "kind": e.kind,
-                    "row": e.row,
-                    "partner": e.partner,
-                    "cells": {k: list(v) for k, v in e.cells.items()},
-                    "differs": list(e.differs),
-                }
-                for e in self.examples
+                plain_tree(asdict(e) | {"differs": e.differs}) for e in self.examples
             ],
             "notes": list(self.notes),
         }
@@ -155,15 +180,6 @@ class AuditReport:
         if self.notes:
             lines += ["", *(f"note: {note}" for note in self.notes)]
         return "\n".join(lines)
-
-
-def make_example(
-    kind: str, row: int, partner: int, test: pd.Series[Any], train: pd.Series[Any]
-) -> Example:
-    """Return the cells of a test row and its partner, side by side."""
-    cells = {str(n): (plain(test[n]), plain(train[n])) for n in test.index}
-    differs = tuple(name for name, pair in cells.items() if pair[0] != pair[1])
-    return Example(kind, row, partner, cells, differs)
 
 
 def _example_lines(example: Example, n_cells: int = 6) -> list[str]:

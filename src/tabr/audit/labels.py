@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-MAX_CLASSES = 20  # whole numbers with more distinct values are quantities
+from tabr.tables.targets import MAX_CLASSES
+
 CLOSE = 0.1  # standard deviations by which numbers may differ and still agree
 MIN_NEIGHBORS = 3  # that a label can contradict
 
@@ -46,17 +47,9 @@ class Labels:
             return np.asarray(gaps <= CLOSE * self.spread)
         return np.asarray(pd.Series(y).astype(str).to_numpy() == other)
 
-    def agreement_text(self, y: object, position: NDArray[np.int64]) -> str:
-        """Return how many labels (b,) agree with those at position (b,), in words."""
-        agree = self.agree(y, position)
-        n_agree = int(agree.sum())
-        return f"; {n_agree} of their labels agree, {len(agree) - n_agree} contradict"
-
-    def differ_within(
-        self, group: NDArray[np.int64], rows: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """Whether the labels of rows (b,) differ within the row's group (b,)."""
-        groups = pd.Series(self.values[rows]).groupby(group)
+    def differ_within(self, group: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether labels differ within the row's group (n,)."""
+        groups = pd.Series(self.values).groupby(group)
         if self.are_numbers:
             width = groups.transform("max") - groups.transform("min")
             return (width > 2 * CLOSE * self.spread).to_numpy()

@@ -16,7 +16,7 @@ cell.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,15 +24,13 @@ import torch
 from numpy.typing import NDArray
 
 from tabr.audit.exact_copies import ExactCopies
-from tabr.audit.findings import Finding, Ids, gravity_of
-from tabr.audit.labels import Labels
-from tabr.audit.parts import Part
+from tabr.audit.findings import Finding, Floats, Ids
+from tabr.audit.parts import Part, agreement_text
 from tabr.audit.significance import Verdict, beyond_tail, judge
 from tabr.search import top
+from tabr.tables.frame import random_rows
 from tabr.tables.preprocessor import Arrays, Preprocessor
 from tabr.text import percent
-
-Floats = NDArray[np.float64]
 
 PARTNERS = 10  # nearest rows of each space, and the rank that scores are held against
 MAX_SURPRISE = 8.0  # of a number: closer than 1 in 3000 says no more
@@ -47,16 +45,10 @@ _LEVEL_WIDTH = 16  # of the vector that stands for a category
 
 @dataclass(frozen=True)
 class Closeness:
-    """How closely rows coincide with their best partner.
+    """How closely rows coincide with their best partner."""
 
-    Attributes:
-        score: How much less the best partner lacks than the tenth, as a logarithm of
-            their ratio, (n,).
-        partner: Its position among the searched rows, (n,).
-    """
-
-    score: Floats
-    partner: Ids
+    score: Floats  # log of what the tenth partner lacks to what the best lacks, (n,)
+    partner: Ids  # the best one's position among the searched rows, (n,)
 
 
 class Coincidences:
@@ -64,15 +56,11 @@ class Coincidences:
 
     def __init__(self, preprocessor: Preprocessor, arrays: Arrays, seed: int) -> None:
         """Prepare distinct training rows (n)."""
-        self.arrays = arrays
         self.n = len(arrays.num)
         self._ordered = np.sort(arrays.num, 0)
         self._low, self._high = self._ranks(arrays.num)  # (n, p) each
         self._levels = _levels_of(arrays)
-        self._counts = [
-            np.bincount(column + 1, minlength=_n_levels(column) + 1)
-            for column in self._levels.T
-        ]
+        self._counts = [np.bincount(column + 1) for column in self._levels.T]
         rng = np.random.default_rng(seed)
         self._vectors = [
             _level_vectors(n_levels, rng) for n_levels in preprocessor.cardinalities
@@ -171,10 +159,6 @@ def _levels_of(arrays: Arrays) -> NDArray[np.int64]:
     return np.concatenate([(2 * arrays.bin).astype(np.int64), arrays.cat], 1)
 
 
-def _n_levels(column: NDArray[np.int64]) -> int:
-    return int(column.max()) + 1 if len(column) else 0
-
-
 def _level_vectors(n_levels: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Return a vector for each level and one for unknown; about 1 apart from another.
 
@@ -211,107 +195,82 @@ def near_findings(
     exact: ExactCopies,
     train: Part,
     test: Part,
-    labels: Labels | None,
     rng: np.random.Generator,
     max_pairs: int,
-) -> tuple[list[Finding], list[str]]:
-    """Return findings about rows that nearly equal a training row, and notes."""
+    notes: list[str],
+) -> list[Finding]:
+    """Return findings about rows that nearly equal a training row, and add notes."""
     # Of equal rows one is searched: what is exact has been counted already.
     distinct = np.unique(exact.train_group, return_index=True)[1]
     tested = np.flatnonzero(~exact.is_copy)
     reference = np.flatnonzero(~exact.in_train[distinct])  # positions in distinct
-    if len(distinct) < MIN_ROWS or len(reference) < MIN_ROWS or not len(tested):
-        note = (
+    n_tested, n_reference = len(tested), len(reference)
+    if n_reference < MIN_ROWS or not n_tested:
+        notes.append(
             f"near copies were not looked for: that needs {MIN_ROWS} distinct training"
             f" rows and a test row that is no exact copy, however there are"
-            f" {len(reference)} and {len(tested)}"
+            f" {n_reference} and {n_tested}"
         )
-        return [], [note]
-    notes: list[str] = []
+        return []
     seed = int(rng.integers(2**31))
     rows = train.frame.iloc[distinct]
     preprocessor = Preprocessor(seed=seed).fit(rows)
     index = Coincidences(preprocessor, preprocessor.transform(rows), seed)
     limit = max_pairs // (len(index.spaces) * len(distinct))
-    tested = _sample(tested, max(_MIN_SAMPLE, limit // 2), rng, "test rows", notes)
+    tested = tested[random_rows(n_tested, max(_MIN_SAMPLE, limit // 2), rng)]
     room = min(MAX_REFERENCE, max(_MIN_SAMPLE, limit - len(tested)))
-    reference = _sample(reference, room, rng, "training rows (as reference)", notes)
+    reference = reference[random_rows(n_reference, room, rng)]
+    for n, n_all, what in (
+        (len(tested), n_tested, "test rows"),
+        (len(reference), n_reference, "training rows (as reference)"),
+    ):
+        if n < n_all:
+            note = f"near copies: a sample of {n} of {n_all} {what} was searched"
+            notes.append(note)
     near = index.closeness(preprocessor.transform(test.frame.iloc[tested]), None)
     usual = index.closeness(preprocessor.transform(rows.iloc[reference]), reference)
+    near, usual = (replace(c, partner=distinct[c.partner]) for c in (near, usual))
     verdict = judge(near.score, usual.score)
-    near = Closeness(near.score, distinct[near.partner])
-    usual = Closeness(usual.score, distinct[usual.partner])
     findings = []
     if verdict.named.any():
-        findings.append(_across(near, verdict, tested, train, test, labels))
+        findings.append(_across(near, verdict, train, test.take(tested)))
     bound = max(beyond_tail(usual.score, usual.score), verdict.bound)
     if (usual.score >= bound).any():
-        findings.append(_within(usual, bound, train.ids, distinct[reference]))
-    return findings, notes
+        text = (
+            "nearly equal another training row: if they belong together, keep them in"
+            " one part"
+        )
+        finding = Finding.of_rows(
+            "near copies in training",
+            text,
+            "train",
+            train.ids[distinct[reference]],
+            usual.score >= bound,
+            partners=train.ids[usual.partner],
+            scores=usual.score,
+        )
+        findings.append(finding)
+    return findings
 
 
-def _across(
-    near: Closeness,
-    verdict: Verdict,
-    tested: Ids,
-    train: Part,
-    test: Part,
-    labels: Labels | None,
-) -> Finding:
+def _across(near: Closeness, verdict: Verdict, train: Part, test: Part) -> Finding:
     """Return the finding about test rows that nearly equal a training row."""
-    named = np.flatnonzero(verdict.named)
-    order = named[np.argsort(-near.score[named], kind="stable")]
-    rows, partners = tested[order], near.partner[order]
-    k, q = len(rows), len(tested)
-    text = (
-        f"{k} of {q} test rows ({percent(k / q)}) nearly equal a training row;"
-        f" {percent(verdict.usual)} of training rows come as near to another"
-    )
+    usual = percent(verdict.usual)
+    text = f"nearly equal a training row; {usual} of training rows come as near to"
+    text += " another"
     if verdict.is_excess:
         text += (
             f"; about {percent(verdict.excess)} of test rows are copies, and about"
             f" {percent(verdict.false_share)} of the rows named here are not"
         )
-    if labels is not None and test.y is not None:
-        text += labels.agreement_text(test.y[rows], partners)
-    return Finding(
+    return Finding.of_rows(
         "near copies",
-        gravity_of(k / q, is_leak=verdict.is_excess),
-        text,
-        k,
-        q,
+        text + agreement_text(train, test, verdict.named, near.partner),
         "test",
-        test.ids[rows],
-        train.ids[partners],
-        near.score[order],
-        verdict.usual,
+        test.ids,
+        verdict.named,
+        gravity="leak" if verdict.is_excess else None,
+        partners=train.ids[near.partner],
+        scores=near.score,
+        expected=verdict.usual,
     )
-
-
-def _within(usual: Closeness, bound: float, train_ids: Ids, rows: Ids) -> Finding:
-    """Return the finding about training rows that nearly equal each other."""
-    named = np.flatnonzero(usual.score >= bound)
-    order = named[np.argsort(-usual.score[named], kind="stable")]
-    k, n = len(order), len(rows)
-    return Finding(
-        "near copies in training",
-        gravity_of(k / n),
-        f"{k} of {n} training rows ({percent(k / n)}) nearly equal another training"
-        " row: if they belong together, keep them in one part",
-        k,
-        n,
-        "train",
-        train_ids[rows[order]],
-        train_ids[usual.partner[order]],
-        usual.score[order],
-    )
-
-
-def _sample(
-    rows: Ids, n: int, rng: np.random.Generator, what: str, notes: list[str]
-) -> Ids:
-    """Return the rows, or n random ones and a note about it."""
-    if len(rows) <= n:
-        return rows
-    notes.append(f"near copies: a sample of {n} of {len(rows)} {what} was searched")
-    return np.sort(rng.choice(rows, n, replace=False))

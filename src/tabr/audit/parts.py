@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tabr.audit.findings import Ids
+from tabr.audit.labels import Labels
 from tabr.errors import DataError, ParameterError
 from tabr.tables.frame import to_frame
 
@@ -26,6 +28,11 @@ class Part:
     frame: pd.DataFrame
     y: NDArray[Any] | None
 
+    @cached_property
+    def labels(self) -> Labels | None:
+        """The labels as numbers or classes; None if there are none."""
+        return None if self.y is None else Labels(self.y)
+
     def take(self, index: Ids) -> Part:
         """Return the rows at index."""
         frame = self.frame.iloc[index].reset_index(drop=True)
@@ -34,6 +41,17 @@ class Part:
     def with_columns(self, names: list[str]) -> Part:
         """Return the rows with these columns only."""
         return replace(self, frame=self.frame[names])
+
+
+def agreement_text(
+    train: Part, test: Part, rows: NDArray[np.bool_], partners: Ids
+) -> str:
+    """Return how many labels of rows (q,) are their partners' (q,), as a clause."""
+    if train.labels is None or test.y is None:
+        return ""
+    agree = train.labels.agree(test.y[rows], partners[rows])
+    n_agree = int(agree.sum())
+    return f"; {n_agree} of their labels agree, {len(agree) - n_agree} contradict"
 
 
 def read_parts(
@@ -47,75 +65,53 @@ def read_parts(
 ) -> tuple[Part, Part, list[str]]:
     """Return training rows, test rows and notes, of what `audit` was given."""
     whole = _read_part(X, y, "X")
-    if X_test is not None and test_rows is not None:
-        raise ParameterError(
-            "the test part must be given once, however both X_test and test_rows came:"
-            " leave one out"
-        )
     if X_test is not None:
+        if test_rows is not None:
+            raise ParameterError(
+                "the test part must be given once, however both X_test and test_rows"
+                " came: leave one out"
+            )
         test = _read_part(X_test, y_test, "X_test")
-        _check_columns(whole, test)
+        absent = [c for c in whole.frame.columns if c not in test.frame.columns]
+        if absent:
+            raise DataError(
+                "both parts must have the same columns, however the test part has no"
+                f" {absent}: add them, or ignore them in both"
+            )
         return whole, test, []
-    if test_rows is not None:
-        return *_split_at(whole, test_rows), []
-    train, test = _hold_out(whole, test_fraction, rng)
-    counts = f"{len(test.ids)} of {len(whole.ids)}"
-    note = f"no test part was given: {counts} rows were held out at random"
-    return train, test, [note]
-
-
-def _read_part(X: object, y: object, name: str) -> Part:
-    """Return rows and labels; `name` is that of X in messages."""
-    frame = to_frame(X)
-    ids = np.arange(len(frame))
-    if y is None:
-        return Part(ids, frame, None)
-    series = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
-    if len(series) != len(frame):
-        raise DataError(
-            f"each row needs one label, however {name} has {len(frame)} rows and"
-            f" {len(series)} labels: give as many"
-        )
-    return Part(ids, frame, series.to_numpy())
-
-
-def _check_columns(train: Part, test: Part) -> None:
-    """Refuse a test part without a column of the training part."""
-    absent = [c for c in train.frame.columns if c not in test.frame.columns]
-    if absent:
-        raise DataError(
-            f"both parts must have the same columns, however the test part has no"
-            f" {absent}: add them, or ignore them in both"
-        )
-
-
-def _split_at(whole: Part, test_rows: object) -> tuple[Part, Part]:
-    """Return training and test rows, of a mask or positions of test rows."""
     n = len(whole.ids)
+    notes = []
+    if test_rows is None:
+        if not 0 < test_fraction < 1:
+            raise ParameterError(
+                f"`0 < test_fraction < 1` must hold, however: {test_fraction=}:"
+                " choose a share"
+            )
+        n_test = min(max(1, round(n * test_fraction)), n - 1)
+        test_rows = rng.permutation(n)[: max(n_test, 0)]
+        notes = [
+            f"no test part was given: {n_test} of {n} rows were held out at random"
+        ]
     mask = np.zeros(n, bool)
     mask[np.asarray(test_rows)] = True
     if not 0 < mask.sum() < n:
         raise DataError(
             f"both parts need rows, however {int(mask.sum())} of {n} are test rows:"
-            " name some of them"
+            " add rows, or name others"
         )
-    return whole.take(np.flatnonzero(~mask)), whole.take(np.flatnonzero(mask))
+    return whole.take(np.flatnonzero(~mask)), whole.take(np.flatnonzero(mask)), notes
 
 
-def _hold_out(
-    whole: Part, fraction: float, rng: np.random.Generator
-) -> tuple[Part, Part]:
-    """Return training rows, and a random share as test rows."""
-    if not 0 < fraction < 1:
-        raise ParameterError(
-            f"`0 < test_fraction < 1` must hold, however: {fraction=}: choose a share"
+def _read_part(X: object, y: object, name: str) -> Part:
+    """Return rows and labels; `name` is that of X in messages."""
+    frame = to_frame(X)
+    labels = None if y is None else np.asarray(y).ravel()
+    if labels is not None and len(labels) != len(frame):
+        raise DataError(
+            f"each row needs one label, however {name} has {len(frame)} rows and"
+            f" {len(labels)} labels: give as many"
         )
-    n = len(whole.ids)
-    if n < 2:
-        raise DataError(f"an audit needs 2 rows, however {n} came: add rows")
-    order = rng.permutation(n)
-    n_test = min(max(1, round(n * fraction)), n - 1)
-    return whole.take(np.sort(order[n_test:])), whole.take(np.sort(order[:n_test]))
+    return Part(np.arange(len(frame)), frame, labels)
 
 
 def used_columns(

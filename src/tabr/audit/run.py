@@ -8,18 +8,12 @@ from typing import Any
 import numpy as np
 
 from tabr.audit.attention import model_findings
-from tabr.audit.drift import drift_finding
+from tabr.audit.drift import drift_findings
 from tabr.audit.exact_copies import exact_findings, find_exact
-from tabr.audit.findings import (
-    GRAVITIES,
-    AuditReport,
-    Example,
-    Finding,
-    make_example,
-)
-from tabr.audit.labels import Labels
+from tabr.audit.findings import GRAVITIES, AuditReport, Example, Finding
 from tabr.audit.near_copies import near_findings
 from tabr.audit.parts import Part, read_parts, used_columns
+from tabr.text import plain
 
 MAX_PAIRS = 20_000_000_000  # of rows that are compared; about a minute on two cores
 NEEDS_MODEL = (
@@ -65,18 +59,18 @@ def audit(
     columns, numbering = used_columns(train.frame, ignore)
     if numbering:
         notes.append(f"left out, as every row has a value of its own: {numbering}")
-    findings, notes_of_tables = _table_findings(
-        train.with_columns(columns), test.with_columns(columns), rng, max_pairs
-    )
-    notes += notes_of_tables
+    parts = train.with_columns(columns), test.with_columns(columns)
+    frames = parts[0].frame, parts[1].frame
+    exact = find_exact(*frames)
+    findings = [
+        *exact_findings(exact, *parts),
+        *near_findings(exact, *parts, rng, max_pairs, notes),
+        *drift_findings(*frames, rng),
+    ]
     if model is None:
         notes.append(NEEDS_MODEL)
     else:
-        findings_of_model, notes_of_model = model_findings(
-            model, test.frame, test.ids, rng
-        )
-        findings += findings_of_model
-        notes += notes_of_model
+        findings += model_findings(model, test, rng, notes)
     findings.sort(key=lambda f: GRAVITIES.index(f.gravity))  # stable: kinds keep order
     return AuditReport(
         tuple(findings),
@@ -85,18 +79,6 @@ def audit(
         len(train.ids),
         len(test.ids),
     )
-
-
-def _table_findings(
-    train: Part, test: Part, rng: np.random.Generator, max_pairs: int
-) -> tuple[list[Finding], list[str]]:
-    """Return findings and notes that need no model."""
-    labels = None if train.y is None else Labels(train.y)
-    exact = find_exact(train.frame, test.frame)
-    near, notes = near_findings(exact, train, test, labels, rng, max_pairs)
-    drift = drift_finding(train.frame, test.frame, rng)
-    findings = [*exact_findings(exact, train, test, labels), *near]
-    return findings + ([] if drift is None else [drift]), notes
 
 
 def _examples(findings: list[Finding], train: Part, test: Part) -> list[Example]:
@@ -110,7 +92,9 @@ def _examples(findings: list[Finding], train: Part, test: Part) -> list[Example]
         for row, partner in zip(rows.tolist(), partners.tolist(), strict=True):
             test_row = test.frame.iloc[np.searchsorted(test.ids, row)]
             train_row = train.frame.iloc[np.searchsorted(train.ids, partner)]
-            shared = test_row.index.intersection(train_row.index)
-            pair = test_row[shared], train_row[shared]
-            examples.append(make_example(finding.kind, row, partner, *pair))
+            cells = {
+                str(name): (plain(test_row[name]), plain(train_row[name]))
+                for name in test_row.index.intersection(train_row.index)
+            }
+            examples.append(Example(finding.kind, row, partner, cells))
     return examples

@@ -22,21 +22,13 @@ _TAILS = (0.98, 0.99, 0.995, 0.999, 0.9995, 1.0)  # lower ones move with density
 
 @dataclass(frozen=True)
 class Verdict:
-    """Scores of rows compared with usual ones.
+    """Scores of rows compared with usual ones."""
 
-    Attributes:
-        named: Which rows are named, (q,).
-        bound: The score from which on they are.
-        is_excess: Whether more rows score high than is usual.
-        excess: About how many more, as a share of all rows.
-        usual: The share of usual rows that would be named.
-    """
-
-    named: NDArray[np.bool_]
-    bound: float
-    is_excess: bool
-    excess: float
-    usual: float
+    named: NDArray[np.bool_]  # which rows are named, (q,)
+    bound: float  # the score from which on they are
+    is_excess: bool  # whether more rows score high than is usual
+    excess: float  # about how many more, as a share of all rows
+    usual: float  # the share of usual rows that would be named
 
     @property
     def false_share(self) -> float:
@@ -78,11 +70,9 @@ def beyond_usual(scores: Floats, usual: Floats) -> float:
 
 
 def judge(scores: Floats, usual: Floats) -> Verdict:
-    """Return the rows whose scores chance does not explain.
+    """Return the rows whose scores (q,) chance does not explain.
 
-    Args:
-        scores: Of the rows in question, (q,).
-        usual: Of rows that are as they should be, up to a few, (r,).
+    Usual scores (r,) are those of rows that are as they should be, up to a few.
     """
     bound = beyond_usual(scores, usual)
     if not np.isfinite(bound):
@@ -91,7 +81,8 @@ def judge(scores: Floats, usual: Floats) -> Verdict:
         bound = _at_a_jump(scores, bound)
     excess, chance, where = _excess(scores, usual)
     is_excess = chance < MAX_CHANCE and excess > MIN_EXCESS_SHARE
-    if is_excess and 2 * _more(scores, usual, bound) < excess:
+    beyond = (scores >= bound).mean() - (usual >= bound).mean()
+    if is_excess and 2 * beyond < excess:
         bound = where  # most of the excess lies lower, among rows that are usual
     share = float((usual >= bound).mean())
     return Verdict(scores >= bound, bound, is_excess, excess, share)
@@ -118,10 +109,6 @@ def _at_a_jump(scores: Floats, bound: float) -> float:
     largest = int(jumps.argmax())
     is_jump = jumps[largest] > _JUMP * (np.median(named) - named[0])
     return float(edge[largest + 1]) if is_jump else bound
-
-
-def _more(scores: Floats, usual: Floats, bound: float) -> float:
-    return float((scores >= bound).mean() - (usual >= bound).mean())
 
 
 def _excess(scores: Floats, usual: Floats) -> tuple[float, float, float]:

@@ -39,32 +39,19 @@ class Far:
 
 @dataclass(frozen=True)
 class Attention:
-    """Weights of neighbours, over rows that have any.
+    """Weights of neighbours, over rows that have any."""
 
-    Attributes:
-        effective: Effective number of neighbours of each row: exp of the entropy of
-            its weights, from 1 to m.
-        heaviest: Weight of each row's heaviest neighbour.
-        entropy: Entropy of the mean distribution over candidates, as in the paper.
-        uniform: What it would be if all candidates were used alike.
-        n_used: Candidates in the context of some row.
-        n_never: Candidates in the context of none.
-        most_used: The candidates of largest weight over all rows.
-        n_alone: Rows without an allowed neighbour.
-        n_far: Rows far from all candidates.
-        far: The farthest of them.
-    """
-
-    effective: Floats
-    heaviest: Floats
-    entropy: float
-    uniform: float
-    n_used: int
-    n_never: int
-    most_used: list[Used]
-    n_alone: int
-    n_far: int
-    far: list[Far]
+    effective: Floats  # exp of the entropy of each row's weights, from 1 to m
+    heaviest: Floats  # weight of each row's heaviest neighbour
+    entropy: float  # of the mean distribution over candidates, as in the paper
+    uniform: float  # what it would be if all candidates were used alike
+    n_used: int  # candidates in the context of some row
+    n_never: int  # candidates in the context of none
+    most_used: list[Used]  # those of largest weight over all rows
+    n_alone: int  # rows without an allowed neighbour
+    n_far: int  # rows far from all candidates
+    far: list[Far]  # the farthest of them
+    tells_far: bool  # whether enough rows were held out to tell
 
 
 def measure_attention(evaluation: Evaluation) -> Attention:
@@ -106,6 +93,8 @@ def measure_attention(evaluation: Evaluation) -> Attention:
             )
             for k in farthest
         ],
+        # Of n rows that were held out, no new row is rarer than 1 in n + 1.
+        tells_far=len(evaluation.model.calibration_.distances) * FAR >= 1,
     )
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tabr.report.evaluation import Evaluation, random_rows
+from tabr.report.evaluation import Evaluation
 from tabr.tables.cells import Cells, ColumnKind
+from tabr.tables.frame import random_rows
 from tabr.text import ABSENT, decimals_of, fixed, short
 
 N_BARS = 24  # of numbers and dates
@@ -24,27 +25,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ColumnLine:
-    """A column, once among the candidates and once in the table.
-
-    Attributes:
-        name: Of the column.
-        kind: Of the column.
-        missing: Shares of missing cells: candidates, table.
-        range: What the bars stand for, in words.
-        candidates: Shares of cells in each bar.
-        rows: The same for the table.
-        shift: The share of rows that would have to change their bar.
-        is_shifted: Whether that is much, and more than chance.
-    """
+    """A column, once among the candidates and once in the table."""
 
     name: str
     kind: ColumnKind
-    missing: tuple[float, float]
-    range: str
-    candidates: list[float]
-    rows: list[float]
-    shift: float
-    is_shifted: bool
+    missing: tuple[float, float]  # shares of missing cells: candidates, table
+    range: str  # what the bars stand for, in words
+    candidates: list[float]  # shares of cells in each bar
+    rows: list[float]  # the same for the table
+    shift: float  # the share of rows that would have to change their bar
+    is_shifted: bool  # whether that is much, and more than chance
 
 
 def compare_columns(evaluation: Evaluation) -> list[ColumnLine]:
@@ -130,19 +120,16 @@ def _end(value: float, kind: ColumnKind, decimals: int) -> str:
 
 def _count_levels(cells: list[Cells]) -> tuple[list[Floats], str]:
     """Return how many cells of each part have each level, and the first levels."""
-    counts_by_level = []
+    counts = []
     for part in cells:
         codes, levels = part.levels
         n = np.bincount(codes[codes >= 0], minlength=len(levels))
-        counts_by_level.append(dict(zip(levels, n.tolist(), strict=True)))
-    candidates, rows = counts_by_level
-    ranked = sorted(candidates | rows, key=lambda x: (-candidates.get(x, 0), x))
-    kept, rest = ranked[:N_LEVELS], ranked[N_LEVELS:]
-    counts = []
-    for part_counts in counts_by_level:
-        bars = [part_counts.get(level, 0) for level in kept]
-        bars += [sum(part_counts.get(level, 0) for level in rest)] if rest else []
-        counts.append(np.array(bars, float))
-    words = ", ".join(short(level, 16) for level in kept[:3])
-    n_more = len(ranked) - len(kept[:3])
-    return counts, words + (f" and {n_more} more" if n_more else "")
+        counts.append(pd.Series(n, pd.Index(levels, dtype=object)))
+    table = pd.concat(counts, axis=1, keys=["candidates", "rows"]).fillna(0.0)
+    table = table.sort_index().sort_values("candidates", ascending=False, kind="stable")
+    bars, rest = table.iloc[:N_LEVELS].to_numpy(float), table.iloc[N_LEVELS:]
+    if len(rest):
+        bars = np.vstack([bars, rest.sum()])
+    words = ", ".join(short(level, 16) for level in table.index[:3])
+    n_more = len(table) - len(table.index[:3])
+    return list(bars.T), words + (f" and {n_more} more" if n_more else "")

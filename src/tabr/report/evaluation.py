@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from tabr.errors import ParameterTypeError
 from tabr.estimators import TabRClassifier, TabRRegressor
+from tabr.metrics import class_scores, value_scores
 from tabr.prediction.explanation import NeighborTable
 from tabr.prediction.uncertainty import Signals, intervals, sets
-from tabr.tables.frame import name_of, to_frame
+from tabr.tables.frame import name_of, random_rows, to_frame
 
 Model = TabRClassifier | TabRRegressor
 Floats = NDArray[np.float64]
@@ -27,31 +28,18 @@ COVERAGE = 0.9  # of intervals and sets
 
 @dataclass(frozen=True)
 class Evaluation:
-    """n rows that the page is about, with labels, predictions and neighbours.
-
-    Attributes:
-        model: The fitted model.
-        target: The name of what is predicted.
-        n_table: Rows of the table; n may be fewer.
-        positions: Of the rows in that table, (n,).
-        frame: The rows, (n, columns).
-        truth: Their labels as the user gave them, (n,).
-        codes: The same as positions in `classes_`, (n,); None for numbers.
-        prediction: Values (n,) or probabilities (n, classes).
-        table: Their neighbours, (n, m).
-        labels: Labels of the neighbours, (n, m).
-    """
+    """n rows that the page is about, with labels, predictions and neighbours."""
 
     model: Model
-    target: str
-    n_table: int
-    positions: NDArray[np.int64]
-    frame: pd.DataFrame
-    truth: NDArray[Any]
-    codes: NDArray[np.int64] | None
-    prediction: Floats
-    table: NeighborTable
-    labels: NDArray[Any]
+    target: str  # the name of what is predicted
+    n_table: int  # rows of the table; n may be fewer
+    positions: NDArray[np.int64]  # of the rows in that table, (n,)
+    frame: pd.DataFrame  # the rows, (n, columns)
+    truth: NDArray[Any]  # their labels as the user gave them, (n,)
+    codes: NDArray[np.int64] | None  # the same as numbers of classes; None for numbers
+    prediction: Floats  # values (n,) or probabilities (n, classes)
+    table: NeighborTable  # the neighbours, (n, m)
+    labels: NDArray[Any]  # labels of the neighbours, (n, m)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -60,7 +48,13 @@ class Evaluation:
     @property
     def classes(self) -> NDArray[Any] | None:
         """The classes, or None for numbers."""
-        return self.model.classes_ if isinstance(self.model, TabRClassifier) else None
+        return self.model.target_.classes
+
+    def scores(self, prediction: Floats) -> dict[str, float]:
+        """Return the scores of any prediction for these rows, by name."""
+        if self.codes is None:
+            return value_scores(self.truth, prediction)
+        return class_scores(self.codes, prediction)
 
     @cached_property
     def errors(self) -> Floats:
@@ -94,13 +88,6 @@ class Evaluation:
         return sets(self.model.calibration_, coverage, self.prediction)
 
 
-def random_rows(n: int, most: int) -> NDArray[np.int64]:
-    """Return the positions of n rows in order, or of so many random ones of them."""
-    if n <= most:
-        return np.arange(n)
-    return np.sort(np.random.RandomState(0).permutation(n)[:most])
-
-
 def evaluate(model: Model, X: Any, y: Any) -> Evaluation:
     """Return what the model predicts for the rows of X; of very many a random part."""
     if not isinstance(model, TabRClassifier | TabRRegressor):
@@ -113,22 +100,9 @@ def evaluate(model: Model, X: Any, y: Any) -> Evaluation:
     truth = model.target_.read(y, n_rows=len(frame), caller="report")
     n_table, positions = len(frame), random_rows(len(frame), MOST_ROWS)
     frame, truth = frame.iloc[positions].reset_index(drop=True), truth[positions]
-    codes = None
-    if isinstance(model, TabRClassifier):
-        codes = np.asarray(model.target_.encode(truth), np.int64)
-    prediction, table, labels = model.signals(frame)
-    return Evaluation(
-        model,
-        name_of(y) or "the target",
-        n_table,
-        positions,
-        frame,
-        truth,
-        codes,
-        prediction,
-        table,
-        labels,
-    )
+    codes = model.target_.strata(truth)
+    about = name_of(y) or "the target", n_table, positions, frame, truth, codes
+    return Evaluation(model, *about, *model.signals(frame))
 
 
 def share_from_retrieval(evaluation: Evaluation) -> tuple[float, int]:

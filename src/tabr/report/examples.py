@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,6 @@ from tabr.errors import DataError
 from tabr.prediction.explanation import Explanation
 from tabr.report.columns import as_numbers
 from tabr.report.evaluation import Evaluation
-from tabr.tables.cells import ColumnKind
 from tabr.text import cell, decimals_of, fixed, percent
 
 N_NEIGHBORS = 6
@@ -64,15 +64,10 @@ class Example:
 
 @dataclass(frozen=True)
 class ValueTexts:
-    """How values are written: all of a column with equally many decimals.
+    """How values are written: all of a column with equally many decimals."""
 
-    Attributes:
-        decimals: Of numeric columns, by name.
-        label_decimals: Of labels; None for classes.
-    """
-
-    decimals: dict[str, int]
-    label_decimals: int | None
+    decimals: dict[str, int]  # of numeric columns, by name
+    label_decimals: int | None  # None for classes
 
     def value(self, name: str, value: Any) -> str:
         """Return a value of a column as text."""
@@ -123,12 +118,10 @@ def choose_rows(evaluation: Evaluation) -> dict[str, int]:
     if evaluation.codes is not None:
         choices["Most uncertain"] = int(evaluation.prediction.max(1).argmin())
     else:
-        try:
-            ends = evaluation.intervals()
-        except DataError:  # too few rows were held out for intervals
-            ends = np.zeros((len(evaluation), 2))
-        if np.ptp(ends).any():
-            choices["Most uncertain"] = int((ends[:, 1] - ends[:, 0]).argmax())
+        with contextlib.suppress(DataError):  # too few rows were held out
+            low, high = evaluation.intervals().T
+            if (high > low).any():
+                choices["Most uncertain"] = int((high - low).argmax())
     rows: dict[str, int] = {}
     for why, row in choices.items():
         if row not in rows.values():
@@ -141,33 +134,37 @@ def make_examples(evaluation: Evaluation) -> list[Example]:
     chosen = choose_rows(evaluation)
     rows = evaluation.frame.iloc[list(chosen.values())].reset_index(drop=True)
     explanation = evaluation.model.explain(rows)
-    gaps = _all_gaps(evaluation, explanation)
-    texts = value_texts(evaluation)
+    gaps = _gaps(evaluation, explanation)
+    texts, all_names = (
+        value_texts(evaluation),
+        list(evaluation.model.preprocessor_.kinds_),
+    )
     examples = []
     for k, (why, row) in enumerate(chosen.items()):
-        answer = texts.label(explanation.answers[k])
+        prediction = texts.label(explanation.answers[k])
         alone = float(explanation.alone[k])
-        if evaluation.codes is None:
-            alone_text = texts.label(alone)
-        else:
-            answer += f" ({percent(float(explanation.predictions[k]))})"
-            alone_text = percent(alone)
-        names = _most_different({name: gaps[name][k] for name in gaps})
+        if evaluation.codes is not None:
+            prediction += f" ({percent(float(explanation.predictions[k]))})"
+        shown = np.argsort(-gaps[:, k].sum(1), kind="stable")[:MOST_COLUMNS]
+        shown = np.sort(shown)
+        names = [all_names[column] for column in shown]
         values: Any = explanation.rows.iloc[k]
         example = Example(
             why=why,
             row=int(evaluation.positions[row]),
             at=row,
             truth=texts.label(evaluation.truth[row]),
-            prediction=answer,
-            alone=alone_text,
+            prediction=prediction,
+            alone=texts.label(alone) if evaluation.codes is None else percent(alone),
             share=percent(float(explanation.share[k])),
             columns=names,
             values=[texts.value(name, values[name]) for name in names],
             lines=[
-                _neighbor_line(explanation, texts, k, j, {n: gaps[n][k] for n in names})
-                for j, id in enumerate(explanation.table.ids[k, :N_NEIGHBORS])
-                if id >= 0
+                _neighbor_line(
+                    explanation, texts, k, j, dict(zip(names, gap, strict=True))
+                )
+                for j, gap in enumerate(gaps[shown, k].T.tolist())
+                if explanation.table.ids[k, j] >= 0
             ],
             n_neighbors=int((explanation.table.ids[k] >= 0).sum()),
             n_hidden=len(gaps) - len(names),
@@ -176,72 +173,51 @@ def make_examples(evaluation: Evaluation) -> list[Example]:
     return examples
 
 
-def _most_different(gaps: dict[str, Floats]) -> list[str]:
-    """Return in order the names of the columns in which neighbours differ most."""
-    total = {name: float(gaps[name].sum()) for name in gaps}
-    kept = sorted(gaps, key=lambda name: -total[name])[:MOST_COLUMNS]
-    return [name for name in gaps if name in kept]
-
-
-def _all_gaps(evaluation: Evaluation, explanation: Explanation) -> dict[str, Floats]:
-    """Return for each column how far neighbours are from the rows, (rows, m).
+def _gaps(evaluation: Evaluation, explanation: Explanation) -> Floats:
+    """Return how far neighbours are from the rows, (columns, rows, m).
 
     Numbers and dates are apart by standard deviations of the candidates; any other
     value is apart by more than one or not at all.
     """
     ids, neighbors = explanation.table.ids[:, :N_NEIGHBORS], explanation.neighbors
     kinds = evaluation.model.preprocessor_.kinds_
+    candidates = evaluation.model.candidates_.frame
+    gaps = np.zeros((len(kinds), *ids.shape))
     if not len(neighbors):
-        return {name: np.zeros(ids.shape) for name in kinds}
-    place = np.searchsorted(neighbors.index.to_numpy(), np.maximum(ids, 0))
-    place = np.minimum(place, len(neighbors) - 1)
-    gaps = {}
-    for name, kind in kinds.items():
-        candidates = evaluation.model.candidates_.frame[name]
-        columns = explanation.rows[name], neighbors[name], candidates
-        gaps[name] = np.where(ids < 0, 0.0, _gaps(*columns, name, kind, place))
+        return gaps
+    place = neighbors.index.get_indexer(pd.Index(ids.ravel())).reshape(ids.shape)
+    for gap, (name, kind) in zip(gaps, kinds.items(), strict=True):
+        columns = explanation.rows[name], neighbors[name], candidates[name]
+        numbers, others, scale_by = (as_numbers(c, name, kind) for c in columns)
+        if numbers is None or others is None or scale_by is None:
+            texts, other_texts = (
+                np.array([cell(value) for value in c], object) for c in columns[:2]
+            )
+            is_far = texts[:, None] != other_texts[place]
+        else:
+            scale = float(np.nanstd(scale_by)) or 1.0
+            gap[:] = np.nan_to_num(np.abs(numbers[:, None] - others[place]) / scale)
+            # A missing value is near to another missing one, far from any other.
+            is_far = np.isnan(numbers)[:, None] != np.isnan(others[place])
+        gap[is_far] = 2 * DIFFERS_MUCH
+        gap[ids < 0] = 0.0
     return gaps
 
 
-def _gaps(
-    rows: pd.Series[Any],
-    neighbors: pd.Series[Any],
-    candidates: pd.Series[Any],
-    name: str,
-    kind: ColumnKind,
-    place: NDArray[np.int64],
-) -> Floats:
-    """Return how far the neighbours at each place (rows, m) are from their rows."""
-    numbers, others, scale_by = (
-        as_numbers(column, name, kind) for column in (rows, neighbors, candidates)
-    )
-    if numbers is None or others is None or scale_by is None:
-        texts, other_texts = (
-            np.array([cell(value) for value in column], dtype=object)
-            for column in (rows, neighbors)
-        )
-        return np.where(texts[:, None] == other_texts[place], 0.0, 2 * DIFFERS_MUCH)
-    scale = float(np.nanstd(scale_by)) or 1.0
-    gaps = np.abs(numbers[:, None] - others[place]) / scale
-    # A missing value is near to another missing one, and far from any other.
-    one_missing = np.isnan(numbers)[:, None] != np.isnan(others[place])
-    return np.where(one_missing, 2 * DIFFERS_MUCH, np.nan_to_num(gaps, nan=0.0))
-
-
 def _neighbor_line(
-    explanation: Explanation, texts: ValueTexts, k: int, j: int, gaps: dict[str, Floats]
+    explanation: Explanation, texts: ValueTexts, k: int, j: int, gaps: dict[str, float]
 ) -> NeighborLine:
-    """Return the j-th neighbour of the k-th row; gaps (m,) name the columns."""
+    """Return the j-th neighbour of the k-th row, with the columns of the gaps."""
     weights, label = explanation.table.weights[k], explanation.labels[k, j]
     corrected = ""
     if explanation.corrections is not None:
         corrected = texts.label(label + explanation.corrections[k, j])
     id = int(explanation.table.ids[k, j])
     values = explanation.neighbors.loc[id]
-    cells = []
-    for name, gap in gaps.items():
-        apart = int(gap[j] > DIFFERS) + int(gap[j] > DIFFERS_MUCH)
-        cells.append(Cell(texts.value(name, values[name]), apart))
+    cells = [
+        Cell(texts.value(name, values[name]), (gap > DIFFERS) + (gap > DIFFERS_MUCH))
+        for name, gap in gaps.items()
+    ]
     return NeighborLine(
         id=id,
         weight=percent(float(weights[j])),

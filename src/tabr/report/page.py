@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections import Counter
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from tabr import __version__
+from tabr.candidates.rules import Rule, pack_rule
 from tabr.optional import require
 from tabr.report import charts
 from tabr.report.attention import FAR, measure_attention
 from tabr.report.baselines import SMALLER_IS_BETTER, score_methods
-from tabr.report.columns import MOST_COLUMNS, compare_columns
+from tabr.report.columns import compare_columns
 from tabr.report.evaluation import (
     COVERAGE,
     Evaluation,
@@ -24,7 +29,6 @@ from tabr.report.evaluation import (
     share_from_retrieval,
 )
 from tabr.report.examples import Example, make_examples, value_texts
-from tabr.report.facts import model_facts
 from tabr.report.reliability import (
     measure_confusion,
     measure_coverage,
@@ -32,7 +36,7 @@ from tabr.report.reliability import (
 )
 from tabr.tables.coordinates import find_coordinates
 from tabr.tables.files import write_bytes
-from tabr.text import cell, number, percent, score, short
+from tabr.text import cell, number, percent, score, short, size_of
 
 AnyPath = str | os.PathLike[str]
 MOST_NAMED = 50  # rows that an audit's findings name, on the page
@@ -67,6 +71,7 @@ def report(
     require("jinja2", "report")
     evaluation = evaluate(model, X, y)
     examples = make_examples(evaluation)
+    share, n_explained = share_from_retrieval(evaluation)
     now = datetime.datetime.now().astimezone()
     values = {
         "title": title or f"How {short(evaluation.target)} is predicted",
@@ -75,16 +80,17 @@ def report(
         "n": len(evaluation),
         "n_table": evaluation.n_table,
         "n_candidates": len(model.candidates_),
+        "n_columns": len(model.preprocessor_.kinds_),
         "is_number": evaluation.codes is None,
         "coverage": COVERAGE,
+        "far": FAR,
         "label": value_texts(evaluation).label,
-        "facts": model_facts(
-            evaluation, None if model_file is None else Path(model_file)
-        ),
-        "data": _data(evaluation),
+        "facts": _facts(evaluation, model_file),
+        "columns": compare_columns(evaluation),
         "training": _training(evaluation),
         "scores": _scores(evaluation),
-        "retrieval": _retrieval(evaluation),
+        "share": share,
+        "n_explained": n_explained,
         "trust": _trust(evaluation),
         "attention": _attention(evaluation),
         "examples": examples,
@@ -110,22 +116,74 @@ def _render(values: dict[str, Any]) -> str:
         lstrip_blocks=True,
     )
     filters = {"number": number, "score": score, "percent": percent, "cell": cell}
-    environment.filters |= filters
+    environment.filters |= filters | {"median": _median}
     text = files("tabr.report").joinpath("page.html.jinja").read_text("utf-8")
     page: str = environment.from_string(text).render(values)
     # Half of a pair, as broken texts hold it, cannot be written.
     return page.translate(_CONTROLS).encode("utf-8", "replace").decode("utf-8")
 
 
-def _svg(text: str) -> Any:
-    """Mark what matplotlib has escaped already."""
-    return require("markupsafe", "report").Markup(text)
+def _median(values: NDArray[np.float64]) -> float:
+    return float(np.median(values)) if len(values) else np.nan
 
 
-def _data(evaluation: Evaluation) -> dict[str, Any]:
-    lines = compare_columns(evaluation)
-    n = len(evaluation.model.preprocessor_.kinds_)
-    return {"lines": lines, "n_hidden": n - len(lines), "most": MOST_COLUMNS}
+def _facts(evaluation: Evaluation, model_file: AnyPath | None) -> list[tuple[str, str]]:
+    """Return names of facts about the model with what is so."""
+    model = evaluation.model
+    kinds = Counter(model.preprocessor_.kinds_.values()).most_common()
+    counts = [f"{n} {kind}" for kind, n in kinds]
+    n_constant = len(model.preprocessor_.dropped)
+    counts += [f"{n_constant} constant, not used"] if n_constant else []
+    task = "a number"
+    if evaluation.classes is not None:
+        n = len(evaluation.classes)
+        task = f"one of {n} classes"
+        if n <= 5:
+            task += ": " + ", ".join(cell(label) for label in evaluation.classes)
+    n_candidates = number(len(model.candidates_))
+    facts = [
+        ("Predicted", f"{evaluation.target}, {task}"),
+        ("Networks", number(len(model.members_))),
+        ("Candidates", f"{n_candidates} rows that may be retrieved"),
+        ("Context", f"{model.context_size} neighbours of each row"),
+        ("Columns", ", ".join(counts)),
+    ]
+    if model.candidates is not None:
+        facts.append(("Rule", rule_text(model.candidates)))
+    if model_file is not None:
+        facts.append(("File", size_of(os.path.getsize(model_file))))
+    return facts
+
+
+def rule_text(rule: Rule) -> str:
+    """Return a sentence about which candidates may be neighbours.
+
+    >>> from tabr.candidates.rules import PastOnly
+    >>> rule_text(PastOnly("sold", gap="1D"))
+    "A neighbour must come before the row in 'sold', with a gap of 1D."
+    """
+    return f"A neighbour must {_clause(pack_rule(rule))}."
+
+
+def _clause(part: Mapping[str, Any]) -> str:
+    name = part["rule"]
+    if name == "Joined":
+        first, second = map(_clause, part["parts"])
+        if part["by"] == "&":
+            return f"{first}, and {second}"
+        return f"either {first}, or {second}"
+    if name == "Inverted":
+        return f"not {_clause(part['part'])}"
+    if name == "PastOnly":
+        window = f", at most {part['window']} back" if part["window"] else ""
+        gap = f", with a gap of {part['gap']}" if part["gap"] else ""
+        return f"come before the row in {part['column']!r}{window}{gap}"
+    if name == "SameGroup":
+        return f"agree with the row in {part['column']!r}"
+    if name == "NotSameGroup":
+        return f"differ from the row in {part['column']!r}"
+    columns = ", ".join(map(repr, part["reads"]))
+    return f"be allowed by a function of {columns}"
 
 
 def _training(evaluation: Evaluation) -> dict[str, Any] | None:
@@ -133,89 +191,65 @@ def _training(evaluation: Evaluation) -> dict[str, Any] | None:
     if history.empty:
         return None
     best = evaluation.model.best_epoch_
-    default = evaluation.model.scoring is None
     name = "validation score"
-    if default:
+    if evaluation.model.scoring is None:
         name = "validation RMSE" if evaluation.codes is None else "validation accuracy"
+    words = {"loss": "training loss", "score": name, "context_change": "Delta-context"}
     pictures = [
-        charts.training(history, best, "loss", "training loss"),
-        charts.training(history, best, "score", name),
+        charts.training(history, best, column, words[column])
+        for column in words
+        if column in history
     ]
-    if "context_change" in history:
-        change = charts.training(history, best, "context_change", "Delta-context")
-        pictures.append(change)
-    return {
-        "pictures": [_svg(picture) for picture in pictures],
-        "score": name,
-        "epochs": [epoch + 1 for epoch in best],
-    }
+    epochs = [epoch + 1 for epoch in best]
+    return {"pictures": pictures, "score": name, "epochs": epochs}
 
 
 def _scores(evaluation: Evaluation) -> dict[str, Any]:
     methods = score_methods(evaluation)
-    names = list(methods[0].scores)
-    best = {}
-    for name in names:
-        values = np.array([method.scores[name] for method in methods])
-        if not np.isnan(values).all():
-            order = values if name in SMALLER_IS_BETTER else -values
-            best[name] = int(np.nanargmin(order))
+    table = pd.DataFrame([method.scores for method in methods])
+    best = {
+        name: column.idxmin() if name in SMALLER_IS_BETTER else column.idxmax()
+        for name, column in table.dropna(axis="columns", how="all").items()
+    }
     return {
         "methods": methods,
-        "names": names,
+        "names": list(table),
         "best": best,
         "smaller": SMALLER_IS_BETTER,
-        "main": names[0],
+        "main": table.columns[0],
         "rival": methods[-1],
         "has_rule": evaluation.model.candidates is not None,
     }
 
 
-def _retrieval(evaluation: Evaluation) -> dict[str, Any]:
-    share, n = share_from_retrieval(evaluation)
-    return {"share": share, "n": n}
-
-
 def _trust(evaluation: Evaluation) -> dict[str, Any]:
     covered = measure_coverage(evaluation)
     what = "intervals" if evaluation.codes is None else "sets"
-    pictures = []
     section: dict[str, Any] = {"coverage": covered, "what": what}
     if evaluation.codes is None:
-        pictures += [
+        pictures = [
             charts.predicted_and_true(evaluation),
             charts.residuals(evaluation),
         ]
     else:
-        reliable = measure_reliability(evaluation)
-        pictures.append(charts.reliability(reliable))
-        section["reliability"] = reliable
+        section["reliability"] = measure_reliability(evaluation)
         section["confusion"] = measure_confusion(evaluation)
+        pictures = [charts.reliability(section["reliability"])]
     if covered is not None:
         pictures.append(charts.coverage(covered, what))
-    return section | {"pictures": [_svg(picture) for picture in pictures]}
+    return section | {"pictures": pictures}
 
 
 def _attention(evaluation: Evaluation) -> dict[str, Any]:
     measured = measure_attention(evaluation)
-    effective, heaviest = measured.effective, measured.heaviest
     pictures = []
-    if len(effective):
+    if len(measured.effective):
+        words = "effective number of neighbours", "weight of the heaviest neighbour"
         pictures = [
-            charts.histogram("effective", effective, "effective number of neighbours"),
-            charts.histogram(
-                "heaviest", heaviest, "weight of the heaviest neighbour", shares=True
-            ),
+            charts.histogram(measured.effective, words[0]),
+            charts.histogram(measured.heaviest, words[1], shares=True),
         ]
-    return {
-        "measured": measured,
-        "effective": float(np.median(effective)) if pictures else np.nan,
-        "heaviest": float(np.median(heaviest)) if pictures else np.nan,
-        "far": FAR,
-        # Of n rows that were held out, no new row is rarer than 1 in n + 1.
-        "tells_far": len(evaluation.model.calibration_.distances) * FAR >= 1,
-        "pictures": [_svg(picture) for picture in pictures],
-    }
+    return {"measured": measured, "pictures": pictures}
 
 
 def _map(evaluation: Evaluation, examples: list[Example]) -> dict[str, Any] | None:
@@ -228,7 +262,7 @@ def _map(evaluation: Evaluation, examples: list[Example]) -> dict[str, Any] | No
     degrees = evaluation.frame[list(names)].iloc[shown.at]
     if shown.lines and degrees.notna().all():
         pictures.append(charts.neighbor_map(evaluation, names, shown.at))
-    return {"pictures": [_svg(picture) for picture in pictures], "example": shown}
+    return {"pictures": pictures, "example": shown}
 
 
 def _audit(evaluation: Evaluation) -> dict[str, Any]:
@@ -243,11 +277,4 @@ def _audit(evaluation: Evaluation) -> dict[str, Any]:
         evaluation.truth,
         model=evaluation.model,
     )
-    rows = result.to_frame()
-    return {
-        "findings": result.findings,
-        "notes": result.notes,
-        "heads": list(rows.columns),
-        "lines": rows.head(MOST_NAMED).to_numpy(object).tolist(),
-        "n_named": len(rows),
-    }
+    return {"result": result, "rows": result.to_frame(), "most": MOST_NAMED}

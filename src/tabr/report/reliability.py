@@ -21,23 +21,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Coverage:
-    """How often intervals or sets hold the truth.
+    """How often intervals or sets hold the truth."""
 
-    Attributes:
-        asked: Coverages that were asked for.
-        observed: Shares of rows that were covered.
-        at: The observed share at `COVERAGE`.
-        chance: By how much `at` differs by chance, as two standard deviations.
-        size: Median width of intervals, or mean number of classes, at `COVERAGE`.
-        single: Share of sets with one class; None for numbers.
-    """
-
-    asked: tuple[float, ...]
-    observed: tuple[float, ...]
-    at: float
-    chance: float
-    size: float
-    single: float | None
+    asked: tuple[float, ...]  # coverages that were asked for
+    observed: tuple[float, ...]  # shares of rows that were covered
+    at: float  # the observed share at `COVERAGE`
+    chance: float  # by how much it differs by chance, as two standard deviations
+    size: float  # median width, or mean number of classes, at `COVERAGE`
+    single: float | None  # share of sets with one class; None for numbers
 
 
 def measure_coverage(evaluation: Evaluation) -> Coverage | None:
@@ -73,21 +64,13 @@ def _covered(evaluation: Evaluation, level: float) -> float:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Probabilities against what happened, in bins of equally many rows.
+    """Probabilities against what happened, in bins of equally many rows."""
 
-    Attributes:
-        predicted: Mean probabilities, (bins,).
-        observed: Shares of rows in which it was so, (bins,).
-        counts: Rows, (bins,).
-        what: What the probability is of.
-        gap: Mean distance of the two over rows: the expected calibration error.
-    """
-
-    predicted: Floats
-    observed: Floats
-    counts: NDArray[np.int64]
-    what: str
-    gap: float
+    predicted: Floats  # mean probabilities, (bins,)
+    observed: Floats  # shares of rows in which it was so, (bins,)
+    counts: NDArray[np.int64]  # rows, (bins,)
+    what: str  # what the probability is of
+    gap: float  # mean distance of the two over rows: expected calibration error
 
 
 def measure_reliability(evaluation: Evaluation) -> Reliability:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tabr.errors import CellTypeError, DataError
 
@@ -183,3 +184,15 @@ def name_of(y: Any) -> str | None:
     columns = getattr(y, "columns", None)
     name = getattr(y, "name", None) if columns is None else next(iter(columns), None)
     return name if isinstance(name, str) else None
+
+
+def random_rows(
+    n: int, most: int, rng: np.random.Generator | None = None
+) -> NDArray[np.int64]:
+    """Return the positions of n rows in order, or of so many random ones of them.
+
+    Without a generator they are the same ones each time.
+    """
+    if n <= most:
+        return np.arange(n)
+    return np.sort((rng or np.random.RandomState(0)).choice(n, most, replace=False))

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from tabr import __version__
-from tabr.bench.methods import METHODS, Method, Setting
+from tabr.bench.methods import METHODS, Setting
 from tabr.bench.parameters import parameters
 from tabr.bench.results import (
     DEFAULT_PLAN,
@@ -18,16 +18,10 @@ from tabr.bench.results import (
     Predictions,
     Result,
     current_commit,
-    score,
 )
-from tabr.bench.tasks.task import LabelledRows, SplitTable, Task
+from tabr.bench.tasks.task import SplitTable, Task
 from tabr.bench.workers import Resources
 from tabr.device.devices import device_name
-
-
-def score_of(task: Task, part: LabelledRows, method: Method) -> float:
-    """Return the score of a part, in the unit of the published figure."""
-    return score(task, part.y, method.predict(part.X), method.classes)
 
 
 def setting_of(

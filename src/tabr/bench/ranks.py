@@ -1,4 +1,4 @@
-"""The standings of methods: ranks by the paper's rule, and wins, ties and losses.
+"""The standings of methods: ranks by the paper's rule.
 
 Two means are apart if they differ by more than the standard deviation of the better
 one. Rank 1 is the best method and all that are not apart from it; those are set aside,
@@ -31,14 +31,6 @@ class Score(NamedTuple):
     std: float
 
 
-class WinTieLoss(NamedTuple):
-    """Counts of tables where a method was better than another, as good, and worse."""
-
-    win: int
-    tie: int
-    loss: int
-
-
 def pooled(scores: Iterable[Score]) -> Score:
     """Return the score over all runs of several splits, which are of one size.
 
@@ -68,24 +60,6 @@ def ranks(scores: Mapping[str, Score], *, larger_is_better: bool) -> dict[str, i
             rank_of[name] = rank
             del rest[name]
     return {name: rank_of[name] for name in scores}
-
-
-def compare(first: Score, second: Score, *, larger_is_better: bool) -> int:
-    """Return 1 if the first is better, -1 if it is worse, 0 if they are not apart."""
-    gain = (first.mean - second.mean) * (1 if larger_is_better else -1)
-    std = first.std if gain > 0 else second.std
-    if abs(gain) <= std:
-        return 0
-    return 1 if gain > 0 else -1
-
-
-def count_outcomes(outcomes: Sequence[int]) -> WinTieLoss:
-    """Return the counts of the values that `compare` returned.
-
-    >>> count_outcomes([1, 0, 1, -1])
-    WinTieLoss(win=2, tie=1, loss=1)
-    """
-    return WinTieLoss(outcomes.count(1), outcomes.count(0), outcomes.count(-1))
 
 
 # --- standings of a table -------------------------------------------------------

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import math
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -135,18 +134,6 @@ def score(
     if classes is None:
         return rmse(y, predictions) / task.scale
     return float(np.mean(classes[predictions.argmax(1)] == y))
-
-
-def time_of_a_fit(runs: Iterable[tuple[float, int]]) -> tuple[float, int]:
-    """Return mean seconds, and how many runs shared the hardware meanwhile.
-
-    Runs come as their seconds and `workers`. They slow one another down: those count
-    that shared it with the fewest others.
-    """
-    times = list(runs)
-    fewest = min(workers for _, workers in times)
-    timed = [seconds for seconds, workers in times if workers == fewest]
-    return math.fsum(timed) / len(timed), fewest
 
 
 def result_path(out: Path, task: Task, seed: int, plan: Plan = DEFAULT_PLAN) -> Path:

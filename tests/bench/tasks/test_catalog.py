@@ -2,7 +2,8 @@ import pandas as pd
 import pytest
 
 from reproduction.results_folder import MODEL, ResultsFolder
-from tabr.bench.tasks.catalog import DEFAULT, TASKS, WHY, WITHOUT_FIGURES, select
+from reproduction.tasks_page import WITHOUT_FIGURES
+from tabr.bench.tasks.catalog import DEFAULT, TASKS, WHY, select
 from tabr.bench.tasks.task import Task
 from tabr.errors import DataError
 

@@ -142,21 +142,6 @@ _WHY: dict[str, tuple[_Row, ...]] = {
         ("SGEMM_GPU_kernel_performance", 1, 256, 258, 44069, 241600, 9, 1.1131018),
     ),
 }
-# Of these the published figures at hand have none.
-WITHOUT_FIGURES = (
-    "MagicTelescope",
-    "credit",
-    "phoneme",
-    "KDDCup09_upselling",
-    "MiamiHousing2016",
-    "cpu_act",
-    "pol",
-    "sulfur",
-    "Brazilian_houses",
-    "house_sales",
-    "visualizing_soil",
-    "SGEMM_GPU_kernel_performance",
-)
 _WITHOUT_NUMBERS = {"Mercedes_Benz_Greener_Manufacturing"}
 # The copies that were at hand; a table fetched from OpenML has none of this.
 _NOT_COMPARABLE = {

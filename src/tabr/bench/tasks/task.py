@@ -75,7 +75,6 @@ class Task:
         scale: Divide an RMSE by it to compare with the published figure.
         binary_text: Text columns of two levels that count as binary. All other text
             is categorical, even with two levels, as in the paper's copies.
-        comparable: Whether the table is the paper's, so that figures can be compared.
         user_table: The file of a user's table; None for those of the paper.
         origin: Where the table comes from.
         differs: What is known to differ from the paper's table.
@@ -92,7 +91,6 @@ class Task:
     normalization: Literal["quantile", "none"] = "quantile"
     scale: float = 1.0
     binary_text: tuple[str, ...] = ()
-    comparable: bool = True
     user_table: UserTable | None = None
     origin: Origin = Origin()
     differs: str = ""
@@ -101,6 +99,11 @@ class Task:
     def metric(self) -> Literal["rmse", "accuracy"]:
         """The measure of a prediction."""
         return "rmse" if self.kind == "regression" else "accuracy"
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the table is the paper's, so that figures can be compared."""
+        return self.official or self.benchmark == "default"
 
     @property
     def label(self) -> str:

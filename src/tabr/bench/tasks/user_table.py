@@ -41,7 +41,6 @@ def tasks_of_table(
         published="",
         batch_size=batch_size_for(round(0.64 * len(labels))),
         cost=len(labels) / _ROWS_A_SECOND,
-        comparable=False,
         user_table=replace(table, path=table.path.resolve()),
     )
     return [replace(task, split=split) for split in range(n_splits)]

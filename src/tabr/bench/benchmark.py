@@ -16,13 +16,12 @@ from tabr.bench.methods import METHODS
 from tabr.bench.parameters import Config, check_libraries, check_methods
 from tabr.bench.progress import Log, Progress, Summary
 from tabr.bench.ranks import read_results, standings
-from tabr.bench.ray_workers import open_pool
 from tabr.bench.results import Plan
 from tabr.bench.runs import Run, SeedBatch, SeedCounts, batches_of, runs_of
 from tabr.bench.tasks.selection import TaskSelection
 from tabr.bench.tasks.task import Task, check_files
 from tabr.bench.tuning import read_best
-from tabr.bench.workers import Failure, Resources, countdown
+from tabr.bench.workers import Failure, Resources, countdown, open_pool
 from tabr.errors import DataError
 
 # Methods for a user's table: retrieval, trees, a network, and plain neighbours.

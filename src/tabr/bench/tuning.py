@@ -20,10 +20,9 @@ from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.parameters import check_libraries, check_methods
 from tabr.bench.progress import Log
 from tabr.bench.protocol import run_one
-from tabr.bench.ray_workers import open_pool
 from tabr.bench.results import Plan, Result
 from tabr.bench.tasks.task import SplitTable, Task, check_files
-from tabr.bench.workers import Failure, Resources, WorkerPool, countdown
+from tabr.bench.workers import Failure, Resources, WorkerPool, countdown, open_pool
 from tabr.errors import DataError
 from tabr.optional import require
 from tabr.tables.files import write_bytes
@@ -300,7 +299,7 @@ def _complete(
         if pool.n_idle and n_done + pool.n_busy < search.n_wanted and timeout != 0:
             pool.submit(search)
             continue
-        finished = pool.finished(timeout) if pool.n_busy else []
+        finished = pool.finished(timeout)
         if not finished:
             break
         n_done = search.n_done()

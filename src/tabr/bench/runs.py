@@ -16,8 +16,6 @@ from tabr.bench.results import (
     Predictions,
     Result,
     result_path,
-    write,
-    write_predictions,
 )
 from tabr.bench.tasks.task import SplitTable, Task
 from tabr.bench.workers import Resources
@@ -47,12 +45,6 @@ class Run:
         path = self.path(out)
         is_whole = path.with_suffix(".npz").is_file() or not self.keeps_predictions
         return is_whole and path.is_file()
-
-    def write(self, out: Path, result: Result, predictions: Predictions | None) -> None:
-        """Write the result; it comes last, as it marks the run as done."""
-        if predictions is not None:
-            write_predictions(predictions, self.path(out))
-        write(result, self.path(out))
 
 
 @dataclass(frozen=True)

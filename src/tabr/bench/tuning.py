@@ -19,7 +19,7 @@ from tabr.bench.methods import METHODS
 from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.parameters import check_libraries, check_methods
 from tabr.bench.progress import Log
-from tabr.bench.protocol import run_one
+from tabr.bench.protocol import run_seeds
 from tabr.bench.results import Plan, Result
 from tabr.bench.tasks.task import SplitTable, Task, check_files
 from tabr.bench.workers import Failure, Resources, WorkerPool, countdown, open_pool
@@ -114,13 +114,13 @@ class Search:
                 if trial.should_prune():
                     raise optuna.TrialPruned
 
-            result, _ = run_one(
+            ((result, _),) = run_seeds(
                 self.task,
                 parts,
-                self.seed,
+                [self.seed],
                 resources,
-                plan=Plan(self.method, "trial", {**params, **dict(self.fixed)}),
-                on_epoch=on_epoch if self.prunes else None,
+                Plan(self.method, "trial", {**params, **dict(self.fixed)}),
+                on_epoch if self.prunes else None,
             )
             results.append(result)
             trial.set_user_attr("params", result.params)

@@ -19,9 +19,7 @@ import pandas as pd
 from tabr.bench.results import Result, read
 from tabr.bench.tasks.task import Task
 from tabr.errors import DataError
-from tabr.text import plain_rows
-
-COLUMNS = ("rank", "method", "score", "std", "runs", "seconds", "n_parameters")
+from tabr.text import aligned, plain_rows
 
 
 class Score(NamedTuple):
@@ -98,7 +96,8 @@ def standings(results: Iterable[Result], task: Task) -> pd.DataFrame:
     larger = task.metric == "accuracy"
     rank_of = ranks(scores, larger_is_better=larger)
     lines = []
-    for plan, runs in by_plan.items():
+    for plan in sorted(by_plan, key=lambda plan: scores[plan].mean, reverse=larger):
+        runs = by_plan[plan]
         sizes = [r.n_parameters for r in runs if r.n_parameters is not None]
         lines.append(
             {
@@ -111,9 +110,7 @@ def standings(results: Iterable[Result], task: Task) -> pd.DataFrame:
                 "n_parameters": fmean(sizes) if sizes else math.nan,
             }
         )
-    table = pd.DataFrame(lines, columns=list(COLUMNS))
-    order = -table["score"] if larger else table["score"]
-    return table.iloc[order.argsort(kind="stable")].reset_index(drop=True)
+    return pd.DataFrame(lines)
 
 
 def _score(results: Sequence[Result]) -> Score:
@@ -152,19 +149,11 @@ def to_text(table: pd.DataFrame, task: Task) -> str:
         for line in table.to_dict("records")
     ]
     header = ("rank", "method", measure, "runs", "seconds")
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = []
-    for row in (header, *rows):
-        cells = [
-            cell.ljust(width) if name == "method" else cell.rjust(width)
-            for name, cell, width in zip(header, row, widths, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
     return "\n".join(
         [
             f"{task.label}: {measure} of the test rows, {better} is better",
             "",
-            *lines,
+            *aligned([header, *rows], "rlr"),
             "",
             "One rank: no further from its best than that one's standard deviation.",
         ]

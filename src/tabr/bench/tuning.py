@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -27,8 +28,7 @@ from tabr.errors import DataError
 from tabr.optional import require
 from tabr.tables.files import write_bytes
 
-# Trials of the paper.
-N_TRIALS = 100
+N_TRIALS = 100  # as in the paper
 N_TRIALS_OF = {"xgboost": 200, "lightgbm": 200, "catboost": 200}
 MOST_FAILURES = 5  # trials that may fail one after the other
 _SQLITE = "sqlite:///"
@@ -42,7 +42,7 @@ class Search:
         task: Table and split.
         method: The method that is tuned.
         storage: Database of the trials, as SQLAlchemy writes addresses.
-        n_trials: Trials in all; None is the paper's number.
+        n_trials: Trials in all.
         seed: Of the sampler and of every trial's model.
         prunes: Whether trials that fall behind the others are ended early.
         fixed: Parameters that are not searched for.
@@ -51,7 +51,7 @@ class Search:
     task: Task
     method: str
     storage: str
-    n_trials: int | None = None
+    n_trials: int = N_TRIALS
     seed: int = 0
     prunes: bool = False
     fixed: tuple[tuple[str, Any], ...] = ()
@@ -63,13 +63,6 @@ class Search:
 
     def __str__(self) -> str:
         return f"{self.method} {self.task.label} split {self.task.split}"
-
-    @property
-    def n_wanted(self) -> int:
-        """The number of trials in all."""
-        if self.n_trials is not None:
-            return self.n_trials
-        return N_TRIALS_OF.get(self.method, N_TRIALS)
 
     def study(self) -> Any:
         """Return the search in the database; it is made if it is new."""
@@ -88,16 +81,13 @@ class Search:
 
     def n_done(self) -> int:
         """Return how many trials are done, by all machines that share the database."""
-        states = self._states()
-        return states.count("COMPLETE") + states.count("PRUNED")
+        counts = self.counts()
+        return counts["COMPLETE"] + counts["PRUNED"]
 
-    def has_best(self) -> bool:
-        """Whether there is a best trial."""
-        return "COMPLETE" in self._states()
-
-    def _states(self) -> list[str]:
+    def counts(self) -> Counter[str]:
+        """Return the numbers of trials by their state, such as "COMPLETE"."""
         trials = self.study().get_trials(deepcopy=False)
-        return [trial.state.name for trial in trials]
+        return Counter(trial.state.name for trial in trials)
 
     def run(self, parts: SplitTable, resources: Resources) -> Result | None:
         """Run one trial and store it; return None if it was ended early."""
@@ -123,9 +113,8 @@ class Search:
                 on_epoch if self.prunes else None,
             )
             results.append(result)
-            trial.set_user_attr("params", result.params)
-            trial.set_user_attr("val", result.val)
-            trial.set_user_attr("seconds", result.seconds)
+            for name in ("params", "val", "seconds"):
+                trial.set_user_attr(name, getattr(result, name))
             return result.val if self.task.metric == "accuracy" else -result.val
 
         study.optimize(objective, n_trials=1)
@@ -141,37 +130,38 @@ class Search:
         optuna = require("optuna", extra="tune")
         return optuna.samplers.TPESampler(
             seed=self.seed * 1_000_003 + (self.n_done() if n_workers == 1 else number),
-            n_startup_trials=20 if self.n_wanted >= 200 else 10,  # as in the paper
+            n_startup_trials=20 if self.n_trials >= 200 else 10,  # as in the paper
             multivariate=False,
             constant_liar=n_workers > 1,
         )
 
     def best(self) -> dict[str, Any]:
         """Return the parameters of the best trial, its score, and counts of trials."""
-        best, states = self.study().best_trial, self._states()
+        best, counts = self.study().best_trial, self.counts()
         return {
             "method": self.method,
             "params": best.user_attrs["params"],
             "metric": self.task.metric,
             "val": best.user_attrs["val"],
             "trial": best.number,
-            "trials": states.count("COMPLETE"),
-            "pruned": states.count("PRUNED"),
-            "failed": states.count("FAIL"),
+            "trials": counts["COMPLETE"],
+            "pruned": counts["PRUNED"],
+            "failed": counts["FAIL"],
             "seed": self.seed,
         }
 
 
 def searches_of(
-    tasks: Sequence[Task], methods: Sequence[str], storage: str, **options: Any
+    tasks: Sequence[Task],
+    methods: Sequence[str],
+    storage: str,
+    n_trials: int | None = None,
+    **options: Any,
 ) -> list[Search]:
     """Return a search for each task and each method that can predict it.
 
-    Args:
-        tasks: Tables and splits.
-        methods: Names of methods; one that cannot be tuned is refused.
-        storage: Database of the trials.
-        options: The other attributes of `Search`.
+    A method that cannot be tuned is refused. Without a number of trials it is the
+    paper's; the options are the other attributes of `Search`.
     """
     require("optuna", extra="tune")
     names = list(dict.fromkeys(methods))
@@ -184,7 +174,13 @@ def searches_of(
             )
     check_libraries(names)
     return [
-        Search(task, name, storage, **options)
+        Search(
+            task,
+            name,
+            storage,
+            n_trials or N_TRIALS_OF.get(name, N_TRIALS),
+            **options,
+        )
         for task in tasks
         for name in names
         if task.kind in METHODS[name].method.outcomes
@@ -261,25 +257,22 @@ def tune(
         resources: The hardware.
         budget_seconds: When to end what still runs; None waits for all.
         log: Takes messages.
-
-    Returns:
-        How many searches are not complete.
     """
     check_files((search.task for search in searches), folder)
-    n_trials = max((search.n_wanted for search in searches), default=1)
+    n_trials = max((search.n_trials for search in searches), default=1)
     resources = replace(resources, workers=min(resources.workers, n_trials))
     seconds_left = countdown(budget_seconds)
     n_open = 0
     with open_pool(resources.workers, folder, resources) as pool:
         for search in searches:
             n_done = _complete(search, pool, seconds_left, log)
-            if n_done < search.n_wanted:
+            if n_done < search.n_trials:
                 n_open += 1
                 log(
-                    f"{search}: {n_done} of {search.n_wanted} trials;"
+                    f"{search}: {n_done} of {search.n_trials} trials;"
                     " run it again to go on"
                 )
-            if search.has_best():
+            if search.counts()["COMPLETE"]:
                 path = best_params_path(out, search.task, search.method)
                 write_bytes(path, (json.dumps(search.best(), indent=1) + "\n").encode())
     return n_open
@@ -293,10 +286,10 @@ def _complete(
 ) -> int:
     """Run trials until there are enough; return how many there are."""
     n_done, n_failures = search.n_done(), 0
-    log(f"{search}: {max(0, search.n_wanted - n_done)} trials to do, {n_done} done")
+    log(f"{search}: {max(0, search.n_trials - n_done)} trials to do, {n_done} done")
     while n_failures < MOST_FAILURES:
         timeout = seconds_left()
-        if pool.n_idle and n_done + pool.n_busy < search.n_wanted and timeout != 0:
+        if pool.n_idle and n_done + pool.n_busy < search.n_trials and timeout != 0:
             pool.submit(search)
             continue
         finished = pool.finished(timeout)
@@ -313,7 +306,7 @@ def _complete(
 
 
 def _trial_text(search: Search, outcome: Result | Failure | None, n_done: int) -> str:
-    start = f"{search} trial {n_done} of {search.n_wanted}:"
+    start = f"{search} trial {n_done} of {search.n_trials}:"
     if isinstance(outcome, Failure):
         return f"{start} FAILED, {outcome.reason}"
     if outcome is None:
@@ -350,17 +343,14 @@ def constructor_text(params: Mapping[str, Any], method: str, task: Task) -> str:
     """
     arguments = {**METHODS[method].fixed, **params}
     kind = arguments.pop("embedding", None)
-    names = {
-        "embedding_width": "width",
-        "n_frequencies": "n_frequencies",
-        "frequency_scale": "frequency_scale",
-    }
-    numbers = {
-        new: arguments.pop(old) for old, new in names.items() if old in arguments
-    }
-    texts = [f"{name}={value!r}" for name, value in arguments.items()]
+    names = ("embedding_width", "n_frequencies", "frequency_scale")
+    inner = [
+        f", {name.removeprefix('embedding_')}={arguments.pop(name)!r}"
+        for name in names
+        if name in arguments
+    ]
+    texts = [f", {name}={value!r}" for name, value in arguments.items()]
     if kind is not None:
-        inner = [repr(kind), *(f"{name}={value!r}" for name, value in numbers.items())]
-        texts.append(f"embedding=EmbeddingConfig({', '.join(inner)})")
+        texts.append(f", embedding=EmbeddingConfig({kind!r}{''.join(inner)})")
     estimator = "TabRRegressor" if task.kind == "regression" else "TabRClassifier"
-    return f"{estimator}({', '.join(['mode=' + repr('paper'), *texts])})"
+    return f"{estimator}(mode='paper'{''.join(texts)})"

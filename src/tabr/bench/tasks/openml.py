@@ -240,11 +240,9 @@ def _write(frames: dict[Path, pd.DataFrame], about_path: Path, about: Any) -> No
         about_draft = stack.enter_context(draft_of(about_path))
         for path, frame in frames.items():
             frame.to_parquet(drafts[path], index=False, compression="zstd")
-        sums = {path.name: _sha256(draft) for path, draft in drafts.items()}
+        sums = {
+            path.name: hashlib.sha256(draft.read_bytes()).hexdigest()
+            for path, draft in drafts.items()
+        }
         text = json.dumps({**about, "sha256": sums}, indent=1)
         about_draft.write_text(text + "\n", "utf-8")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -224,16 +224,13 @@ def _lacks(task: Task, folder: Path) -> list[str]:
     table, *splits = files_of(task, folder)
     absent = [path for path in (table, *splits) if not path.is_file()]
     names = [path.relative_to(folder).as_posix() for path in absent]
-    if splits and not absent and not _has_training_rows(splits[0], task.split_column):
+    if splits and not absent:
+        column = task.split_column
+        is_there = column in pq.read_schema(splits[0]).names
         # A folder may have the validation and test rows alone.
-        names.append(f"training rows of {task.split_column} in {splits[0].name}")
+        if not is_there or not (_parts(splits[0], column) == "train").any():
+            names.append(f"training rows of {column} in {splits[0].name}")
     return names
-
-
-def _has_training_rows(path: Path, column: str) -> bool:
-    if column not in pq.read_schema(path).names:
-        return False
-    return bool((_parts(path, column) == "train").any())
 
 
 def _parts(path: Path, column: str) -> NDArray[Any]:
@@ -247,39 +244,29 @@ def load(task: Task, folder: str | os.PathLike[str] | None = None) -> SplitTable
         task: Which table and split.
         folder: Where the tables are; None takes the environment variable TABR_DATA.
     """
-    if task.user_table is not None:
-        return _load_user_table(task, task.user_table)
-    path = data_folder(folder)
-    check_files([task], path)
-    table, *split = files_of(task, path)
-    frame = pd.read_parquet(table)
-    y = frame.pop("target").to_numpy()
-    parts = _parts(split[0], task.split_column) if split else _random_parts(task, y)
-    if len(parts) != len(frame):
-        raise DataError(
-            f"a split must have the part of each row, however {split[0].name} has"
-            f" {len(parts)} rows and the table {len(frame)}: take files of one version"
-        )
-    return _cut(frame, y, parts)
-
-
-def _load_user_table(task: Task, table: UserTable) -> SplitTable:
-    """Read a user's table; rows without a label cannot be scored and are left out."""
-    frame = read_table(table.path).drop(columns=list(table.ignored))
-    frame = frame[frame[table.target].notna()]
-    y = frame.pop(table.target).to_numpy()
-    return _cut(frame, y, _random_parts(task, y))
-
-
-def _random_parts(task: Task, y: NDArray[Any]) -> NDArray[Any]:
-    return random_split(y, stratified=task.kind == "classification", seed=task.split)
-
-
-def _cut(frame: pd.DataFrame, y: NDArray[Any], parts: NDArray[Any]) -> SplitTable:
-    """Return the rows of each part."""
-
-    def part(name: str) -> LabelledRows:
-        mask = parts == name
-        return LabelledRows(frame[mask].reset_index(drop=True), y[mask])
-
-    return SplitTable(part("train"), part("val"), part("test"))
+    table, parts = task.user_table, None
+    if table is None:
+        folder = data_folder(folder)
+        check_files([task], folder)
+        path, *splits = files_of(task, folder)
+        frame, target = pd.read_parquet(path), "target"
+        if splits:
+            parts = _parts(splits[0], task.split_column)
+            if len(parts) != len(frame):
+                raise DataError(
+                    "a split must have the part of each row, however"
+                    f" {splits[0].name} has {len(parts)} rows and the table"
+                    f" {len(frame)}: take files of one version"
+                )
+    else:
+        target = table.target
+        frame = read_table(table.path).drop(columns=list(table.ignored))
+        frame = frame[frame[target].notna()]  # the others cannot be scored
+    y = frame.pop(target).to_numpy()
+    if parts is None:
+        is_class = task.kind == "classification"
+        parts = random_split(y, stratified=is_class, seed=task.split)
+    masks = [parts == name for name in ("train", "val", "test")]
+    return SplitTable(
+        *(LabelledRows(frame[mask].reset_index(drop=True), y[mask]) for mask in masks)
+    )

@@ -14,10 +14,18 @@ import pandas as pd
 from tabr.bench.ensembles import make_ensembles
 from tabr.bench.methods import METHODS
 from tabr.bench.parameters import Config, check_libraries, check_methods
-from tabr.bench.progress import Log, Progress, Summary
 from tabr.bench.ranks import read_results, standings
 from tabr.bench.results import Plan, write
-from tabr.bench.runs import Run, SeedBatch, SeedCounts, batches_of, runs_of
+from tabr.bench.runs import (
+    Log,
+    Progress,
+    Run,
+    SeedBatch,
+    SeedCounts,
+    Summary,
+    batches_of,
+    runs_of,
+)
 from tabr.bench.tasks.selection import TaskSelection
 from tabr.bench.tasks.task import Task, check_files
 from tabr.bench.tuning import read_best

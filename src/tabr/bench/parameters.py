@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from tabr.bench.methods import METHODS
 from tabr.bench.tasks.task import Task
@@ -20,7 +20,6 @@ from tabr.optional import require
 # published; "retuned": those that `tune` found here; "trial": any others, kept apart
 # and never reported.
 Config = Literal["default", "tuned", "retuned", "trial"]
-CONFIGS: tuple[Config, ...] = get_args(Config)
 CONFIGS_FILE = Path(__file__).with_name("parameters.json")
 
 

@@ -12,13 +12,7 @@ import torch
 from tabr import __version__
 from tabr.bench.methods import METHODS, Setting
 from tabr.bench.parameters import parameters
-from tabr.bench.results import (
-    DEFAULT_PLAN,
-    Plan,
-    Predictions,
-    Result,
-    current_commit,
-)
+from tabr.bench.results import DEFAULT_PLAN, Plan, Predictions, Result, current_commit
 from tabr.bench.tasks.task import SplitTable, Task
 from tabr.bench.workers import Resources
 from tabr.device.devices import device_name

@@ -68,10 +68,7 @@ def read_results(
 ) -> list[Result]:
     """Return the single runs of a task's table, of all its splits.
 
-    Args:
-        out: The folder of results.
-        task: Any split of the table.
-        plans: Names of methods with configurations; None takes all that have runs.
+    Without names of plans, all plans that have runs count.
     """
     folder = out / task.benchmark / task.name
     results = [read(path) for path in sorted(folder.glob("*/split-*-seed-*.json"))]

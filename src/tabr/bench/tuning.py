@@ -11,6 +11,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -19,9 +20,9 @@ from typing import Any
 from tabr.bench.methods import METHODS
 from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.parameters import check_libraries, check_methods
-from tabr.bench.progress import Log
 from tabr.bench.protocol import run_seeds
 from tabr.bench.results import Plan, Result
+from tabr.bench.runs import Log
 from tabr.bench.tasks.task import SplitTable, Task, check_files
 from tabr.bench.workers import Failure, Resources, WorkerPool, countdown, open_pool
 from tabr.errors import DataError
@@ -175,11 +176,7 @@ def searches_of(
     check_libraries(names)
     return [
         Search(
-            task,
-            name,
-            storage,
-            n_trials or N_TRIALS_OF.get(name, N_TRIALS),
-            **options,
+            task, name, storage, n_trials or N_TRIALS_OF.get(name, N_TRIALS), **options
         )
         for task in tasks
         for name in names
@@ -201,12 +198,11 @@ def _open_storage(address: str) -> Any:
     optuna = require("optuna", extra="tune")
     if address.startswith(_SQLITE):
         Path(address.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+    with suppress(Exception):
+        return optuna.storages.RDBStorage(address)
+    time.sleep(1.0)  # another process may have made the same tables meanwhile
     try:
-        try:
-            return optuna.storages.RDBStorage(address)
-        except Exception:  # another process may have made the same tables meanwhile
-            time.sleep(1.0)
-            return optuna.storages.RDBStorage(address)
+        return optuna.storages.RDBStorage(address)
     except Exception as error:  # SQLAlchemy's and every driver's own
         reason = str(error).strip().splitlines()[0]
         host = address.split("@")[-1]  # without a password
@@ -248,15 +244,9 @@ def tune(
 ) -> int:
     """Run the trials that are missing and write the best; return the open searches.
 
-    Where machines share a database, it may end with a few trials too many.
-
-    Args:
-        searches: Tasks and methods.
-        folder: The folder of the tables.
-        out: The folder of results.
-        resources: The hardware.
-        budget_seconds: When to end what still runs; None waits for all.
-        log: Takes messages.
+    The tables are in `folder`, results go to `out`, and after `budget_seconds` what
+    still runs is ended. Where machines share a database, it may end with a few trials
+    too many.
     """
     check_files((search.task for search in searches), folder)
     n_trials = max((search.n_trials for search in searches), default=1)

@@ -247,9 +247,7 @@ class RayPool(WorkerPool):
             ray.init(log_to_driver=False, logging_level="error", **options)
         actor = ray.remote(num_cpus=1, num_gpus=resources.gpus, max_restarts=0)(_Actor)
         super().__init__(n, partial(actor.remote, resources))
-        self._put: Callable[[Task], Any] = lru_cache(maxsize=CACHED_TABLES)(
-            lambda task: ray.put(load(task, folder))
-        )
+        self._put = lru_cache(CACHED_TABLES)(lambda task: ray.put(load(task, folder)))
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)

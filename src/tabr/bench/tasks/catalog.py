@@ -68,7 +68,7 @@ def select(
     """Return the tasks with these labels, all splits, or those of a benchmark.
 
     A benchmark, which may be "all", leaves out the tables that cannot be compared.
-    `tabr.bench.tasks.task.present` returns those whose tables a folder has.
+    `tabr.bench.tasks.task.is_present` tells whether a folder has the table of a task.
 
     >>> [(task.name, task.split) for task in select(["why/rl"])]
     [('rl', 0), ('rl', 1), ('rl', 2)]

@@ -157,9 +157,7 @@ def data_folder(
 ) -> Path:
     """Return the folder of the tables, by default the one named in TABR_DATA.
 
-    Args:
-        folder: The folder; None takes the environment variable.
-        otherwise: What else a user may do, for the message if there is none.
+    Without any, the message ends in `otherwise`: what else a user may do.
     """
     chosen = folder or os.environ.get(FOLDER_VARIABLE)
     if not chosen:
@@ -170,13 +168,9 @@ def data_folder(
     return Path(chosen)
 
 
-def present(tasks: Iterable[Task], folder: Path) -> tuple[list[Task], list[Task]]:
-    """Return the tasks that a folder has the tables of, and those that it lacks."""
-    complete: list[Task] = []
-    absent: list[Task] = []
-    for task in tasks:
-        (absent if _lacks(task, folder) else complete).append(task)
-    return complete, absent
+def is_present(task: Task, folder: Path) -> bool:
+    """Whether a folder has the table of a task and its split."""
+    return not _lacks(task, folder)
 
 
 def check_files(tasks: Iterable[Task], folder: Path | None) -> None:
@@ -238,12 +232,7 @@ def _parts(path: Path, column: str) -> NDArray[Any]:
 
 
 def load(task: Task, folder: str | os.PathLike[str] | None = None) -> SplitTable:
-    """Read the table of a task and split it.
-
-    Args:
-        task: Which table and split.
-        folder: Where the tables are; None takes the environment variable TABR_DATA.
-    """
+    """Read the table of a task, in a folder or in that of TABR_DATA, and split it."""
     table, parts = task.user_table, None
     if table is None:
         folder = data_folder(folder)

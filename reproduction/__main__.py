@@ -20,11 +20,11 @@ from reproduction.results_folder import (
     ROOT,
     ResultsFolder,
     extract,
+    extract_configs,
     to_csv,
 )
 from reproduction.runs import fold
 from reproduction.studies import STUDIES, run_study
-from tabr.bench.parameters import extract_configs
 from tabr.bench.tasks.task import data_folder
 from tabr.errors import DataError, TabrError
 

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from reproduction.results_folder import ResultsFolder
-from reproduction.runs import VERSIONS
-from tabr.bench.results import DEFAULT_PLAN, time_of_a_fit
+from reproduction.runs import VERSIONS, time_of_a_fit
+from tabr.bench.results import DEFAULT_PLAN
 from tabr.bench.tasks.catalog import TASKS
 from tabr.bench.tasks.task import Task
 from tabr.errors import DataError

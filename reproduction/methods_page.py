@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 
 from reproduction.results_folder import ResultsFolder
+from reproduction.runs import time_of_a_fit
 from tabr.bench.methods import METHODS
-from tabr.bench.results import Result, time_of_a_fit
+from tabr.bench.results import Result
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import Task
 from tabr.text import ABSENT, markdown_table

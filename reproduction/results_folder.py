@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
 from reproduction.runs import TABLES, Run, read_table
+from tabr.bench.methods import METHODS
+from tabr.bench.parameters import CONFIGS_FILE
 from tabr.bench.results import Result
-from tabr.bench.tasks.catalog import BENCHMARKS
+from tabr.bench.tasks.catalog import BENCHMARKS, TASKS
+from tabr.bench.tasks.task import Task
 from tabr.errors import DataError
 
 ROOT = Path(__file__).parents[1]
@@ -42,6 +45,32 @@ def extract(source: Path, target: Path) -> pd.DataFrame:
     target.parent.mkdir(parents=True, exist_ok=True)
     rows.to_csv(target, index=False, lineterminator="\n")
     return rows
+
+
+def extract_configs(
+    source: Path, target: Path = CONFIGS_FILE, tasks: Iterable[Task] = TASKS
+) -> int:
+    """Translate the published tuned configurations of our sets; return their number."""
+    published = json.loads(source.read_text("utf-8"))
+    translated = {
+        task.published: {
+            name: entry.method.published(published[task.published][entry.published])
+            for name, entry in METHODS.items()
+            if entry.published in published.get(task.published, {})
+        }
+        for task in tasks
+        if task.published in published
+    }
+    # One line a configuration, so that a change can be read.
+    lines = [
+        f" {json.dumps(name)}: {{\n"
+        + ",\n".join(f"  {json.dumps(m)}: {json.dumps(c)}" for m, c in configs.items())
+        + "\n }"
+        for name, configs in translated.items()
+        if configs
+    ]
+    target.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+    return sum(map(len, translated.values()))
 
 
 def to_csv(figures: pd.DataFrame) -> str:

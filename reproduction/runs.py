@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -64,6 +65,18 @@ class Run(NamedTuple):
         r = self.result
         numbers = f"split {r.split} seed {r.seed}"
         return f"{self.kind} run of {r.method} on {r.benchmark}/{r.task} {numbers}"
+
+
+def time_of_a_fit(runs: Iterable[tuple[float, int]]) -> tuple[float, int]:
+    """Return mean seconds, and how many runs shared the hardware meanwhile.
+
+    Runs come as their seconds and `workers`. They slow one another down: those count
+    that shared it with the fewest others.
+    """
+    times = list(runs)
+    fewest = min(workers for _, workers in times)
+    timed = [seconds for seconds, workers in times if workers == fewest]
+    return math.fsum(timed) / len(timed), fewest
 
 
 # --- lines of a table -------------------------------------------------------------

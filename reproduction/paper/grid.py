@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from reproduction.paper.scores import Cell, Model, Results
+from reproduction.paper.scores import Cell, Model, Results, compare
 from reproduction.runs import RunKind
-from tabr.bench.ranks import compare, ranks
+from tabr.bench.ranks import ranks
 from tabr.bench.tasks.catalog import TASKS
 
 # The paper's order: by the number of rows.

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from reproduction.results_folder import ResultsFolder
-from reproduction.runs import Run, RunKind
+from reproduction.runs import Run, RunKind, time_of_a_fit
 from tabr.bench.methods import METHODS
-from tabr.bench.ranks import Score, pooled
-from tabr.bench.results import Result, time_of_a_fit
+from tabr.bench.ranks import Score, pooled, ranks
+from tabr.bench.results import Result
 from tabr.bench.tasks.catalog import TASKS
 
 KINDS: tuple[RunKind, ...] = ("ensemble", "single")  # the paper's tables come first
@@ -52,6 +52,13 @@ class Cell(NamedTuple):
     seconds: float = math.nan
     hardware: tuple[str, ...] = ()
     workers: tuple[int, int] = (1, 1)
+
+
+def compare(first: Score, second: Score, *, larger_is_better: bool) -> int:
+    """Return 1 if the first is better, -1 if it is worse, 0 if they are not apart."""
+    scores = {"first": first, "second": second}
+    rank_of = ranks(scores, larger_is_better=larger_is_better)
+    return rank_of["second"] - rank_of["first"]
 
 
 Parts = Mapping[int, Cell]  # a cell for each split

@@ -9,8 +9,8 @@ import pandas as pd
 
 from reproduction.methods_page import NOT_COMPARABLE
 from reproduction.paper.grid import Grid, Row
-from reproduction.paper.scores import Cell
-from tabr.bench.ranks import Score, compare
+from reproduction.paper.scores import Cell, compare
+from tabr.bench.ranks import Score
 
 STEPS = (
     Row("MLP", ("mlp",)),

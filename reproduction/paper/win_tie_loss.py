@@ -7,10 +7,18 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from reproduction.paper.scores import Cell, Model, Results, Scores
+from reproduction.paper.scores import Cell, Model, Results, Scores, compare
 from reproduction.runs import RunKind
-from tabr.bench.ranks import WinTieLoss, compare, count_outcomes
 from tabr.text import ABSENT
+
+
+class WinTieLoss(NamedTuple):
+    """Counts of tables where a method was better than another, as good, and worse."""
+
+    win: int
+    tie: int
+    loss: int
+
 
 TREES = {"XGBoost": "xgboost", "CatBoost": "catboost", "LightGBM": "lightgbm"}
 WORDS = {1: "win", 0: "tie", -1: "loss"}  # of outcomes
@@ -131,7 +139,8 @@ def second_sets(results: Results) -> list[str]:
 
 def count(lines: Sequence[SetOutcome]) -> WinTieLoss:
     """Return the numbers of wins, ties and losses."""
-    return count_outcomes([line.outcome for line in lines])
+    outcomes = [line.outcome for line in lines]
+    return WinTieLoss(outcomes.count(1), outcomes.count(0), outcomes.count(-1))
 
 
 def count_text(lines: Sequence[SetOutcome]) -> str:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from reproduction.studies.units import Record, Unit, loader, make_method
+from reproduction.studies.units import Record, Unit, loader, make_method, score_of
 from tabr.bench.parameters import Config, has_tuned
-from tabr.bench.protocol import score_of
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import Task
 from tabr.prediction.explanation import NeighborTable

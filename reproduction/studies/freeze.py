@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from reproduction.studies.units import Record, Unit, loader, make_method
+from reproduction.studies.units import Record, Unit, loader, make_method, score_of
 from tabr.bench.methods.tabr import TabRMethod
-from tabr.bench.protocol import score_of
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import Task
 

@@ -15,8 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from reproduction.studies.units import Model, Record, Unit, loader, make_method
-from tabr.bench.protocol import score_of
+from reproduction.studies.units import (
+    Model,
+    Record,
+    Unit,
+    loader,
+    make_method,
+    score_of,
+)
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import Task
 from tabr.network.labels import NumberLabel

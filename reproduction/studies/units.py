@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tabr import TabRClassifier, TabRRegressor
-from tabr.bench.methods import METHODS
+from tabr.bench.methods import METHODS, Method
 from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.parameters import Config, parameters
 from tabr.bench.protocol import setting_of
-from tabr.bench.tasks.task import SplitTable, Task, load
+from tabr.bench.results import score
+from tabr.bench.tasks.task import LabelledRows, SplitTable, Task, load
 from tabr.bench.workers import Resources
 from tabr.metrics import rmse
 
@@ -71,6 +72,11 @@ def make_method(
     method = METHODS[name].make(setting, seed, **chosen)
     assert isinstance(method, TabRMethod)
     return method
+
+
+def score_of(task: Task, part: LabelledRows, method: Method) -> float:
+    """Return the score of a part, in the unit of the published figure."""
+    return score(task, part.y, method.predict(part.X), method.classes)
 
 
 def estimator_for(kind: str) -> Callable[..., Model]:

@@ -25,8 +25,8 @@ def test_seeds_that_are_fitted_as_one_give_what_each_gives_alone(tmp_path: Path)
     write_churn(tmp_path)
     runs = runs_of([CHURN], SeedCounts(3), [TRIAL])
     single, joint = tmp_path / "single", tmp_path / "joint"
-    run_all(runs, tmp_path, single, resources=CPU)
-    run_all(runs, tmp_path, joint, resources=CPU, seeds_per_fit=3)
+    run_all(runs, tmp_path, single, CPU)
+    run_all(runs, tmp_path, joint, CPU, seeds_per_fit=3)
     for run in runs:
         results = [read(run.path(out)) for out in (single, joint)]
         # On a CPU members are fitted one by one: bit by bit the same.
@@ -54,7 +54,7 @@ def test_runs_are_done_once_and_failures_do_not_stop_them(tmp_path: Path):
     ]
 
     lines: list[str] = []
-    summary = run_all(runs, tmp_path, out, resources=CPU, log=lines.append)
+    summary = run_all(runs, tmp_path, out, CPU, log=lines.append)
     assert (summary.n_done, summary.n_failed, summary.n_left) == (2, 2, 0)
     assert lines[0] == "4 runs to do, 0 done before"
     assert lines[1].startswith(
@@ -70,7 +70,7 @@ def test_runs_are_done_once_and_failures_do_not_stop_them(tmp_path: Path):
     assert paths == [result_path(out, CHURN, seed, TRIAL) for seed in (0, 1)]
 
     times = [path.stat().st_mtime_ns for path in paths]
-    summary = run_all(runs[1:3], tmp_path, out, resources=CPU)
+    summary = run_all(runs[1:3], tmp_path, out, CPU)
     assert (summary.n_before, summary.n_done) == (2, 0)
     assert [path.stat().st_mtime_ns for path in paths] == times
 
@@ -80,7 +80,7 @@ def test_budget_ends_what_runs_and_leaves_nothing_half_written(tmp_path: Path):
     slow = {**TINY, "max_epochs": 10**9, "patience": 10**9}
     runs = runs_of([CHURN], SeedCounts(3), [Plan("tabr-s", "trial", slow)])
     start = time.monotonic()
-    summary = run_all(runs, tmp_path, tmp_path / "out", resources=CPU, budget_seconds=4)
+    summary = run_all(runs, tmp_path, tmp_path / "out", CPU, budget_seconds=4)
     assert time.monotonic() - start < 15
     assert (summary.n_done, summary.n_failed, summary.n_left) == (0, 0, 3)
     assert not (tmp_path / "out").exists()

@@ -19,7 +19,7 @@ CPU = Resources("cpu")
 def run(folder: Path, out: Path, label: str, n_seeds: int, plan: Plan):
     (task,) = select([label])
     runs = runs_of([task], SeedCounts(n_seeds), [plan], keep_predictions=True)
-    summary = run_all(runs, folder, out, resources=CPU)
+    summary = run_all(runs, folder, out, CPU)
     assert summary.n_failed == 0
     return task
 
@@ -49,7 +49,7 @@ def test_a_run_without_its_predictions_is_done_again_if_they_are_wanted(tmp_path
     out, plan = tmp_path / "out", Plan("knn", "trial")
     (task,) = select(["churn"])
     runs = runs_of([task], SeedCounts(1), [plan])
-    assert run_all(runs, tmp_path, out, resources=CPU).n_done == 1
+    assert run_all(runs, tmp_path, out, CPU).n_done == 1
     runs = runs_of([task], SeedCounts(1), [plan], keep_predictions=True)
-    assert run_all(runs, tmp_path, out, resources=CPU).n_done == 1
-    assert run_all(runs, tmp_path, out, resources=CPU).n_before == 1
+    assert run_all(runs, tmp_path, out, CPU).n_done == 1
+    assert run_all(runs, tmp_path, out, CPU).n_before == 1

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from tabr.bench.methods import METHODS, Setting
-from tabr.bench.parameters import extract_configs, has_tuned, parameters
+from tabr.bench.parameters import has_tuned, parameters
 from tabr.bench.tasks.catalog import TASKS, select
 from tabr.errors import DataError
 
@@ -41,29 +38,3 @@ def test_tuned_means_published() -> None:
     with pytest.raises(DataError, match="a method must be one of knn"):
         parameters(CALIFORNIA, "nothing", "tuned")
     assert parameters(CALIFORNIA, "knn", "tuned") == {}  # it tunes itself
-
-
-def test_extract_translates_a_configuration(tmp_path: Path) -> None:
-    backbone = {"n_blocks": 2, "d_layer": 138, "dropout": 0.25}
-    config = {
-        "batch_size": 256,
-        "patience": 16,
-        "model": {"backbone": backbone, "num_embeddings": None},
-        "optimizer": {"lr": 0.001, "weight_decay": 0.0},
-    }
-    source, target = tmp_path / "all.json", tmp_path / "ours.json"
-    source.write_text(json.dumps({"california": {"MLP": config, "another": {}}}))
-    assert extract_configs(source, target, [CALIFORNIA]) == 1
-    assert json.loads(target.read_text("utf-8")) == {
-        "california": {
-            "mlp": {
-                "n_layers": 2,
-                "width": 138,
-                "dropout": 0.25,
-                "learning_rate": 0.001,
-                "weight_decay": 0.0,
-                "batch_size": 256,
-                "patience": 16,
-            }
-        }
-    }

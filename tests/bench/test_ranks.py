@@ -16,8 +16,6 @@ from reproduction.runs import read_table
 from tabr.bench.ranks import (
     Score,
     average_ranks_text,
-    compare,
-    count_outcomes,
     pooled,
     ranks,
     read_results,
@@ -52,21 +50,6 @@ def test_a_better_mean_never_has_a_worse_rank(table):
             assert rank_of[a] <= rank_of[b]
 
 
-@given(scores, scores, st.booleans())
-def test_a_comparison_is_the_rank_of_two(first, second, larger):
-    rank_of = ranks({"first": first, "second": second}, larger_is_better=larger)
-    outcome = compare(first, second, larger_is_better=larger)
-    if first.mean != second.mean:
-        assert outcome == rank_of["second"] - rank_of["first"]
-    assert compare(second, first, larger_is_better=larger) == -outcome
-
-
-def test_the_standard_deviation_of_the_better_one_counts():
-    precise, vague = Score(1.0, 0.01), Score(0.9, 5.0)
-    assert compare(precise, vague, larger_is_better=True) == 1
-    assert compare(precise, vague, larger_is_better=False) == 0
-
-
 @given(st.lists(st.lists(st.floats(-5, 5), min_size=4, max_size=4), min_size=1))
 def test_pooled_is_the_score_of_all_runs(splits):
     parts = [Score(float(np.mean(runs)), float(np.std(runs))) for runs in splits]
@@ -74,11 +57,6 @@ def test_pooled_is_the_score_of_all_runs(splits):
     runs = np.concatenate(splits)
     assert mean == pytest.approx(runs.mean(), abs=1e-9)
     assert std == pytest.approx(runs.std(), abs=1e-7)
-
-
-def test_outcomes_are_counted():
-    assert tuple(count_outcomes([1, 1, 0, -1])) == (2, 1, 1)
-    assert tuple(count_outcomes([])) == (0, 0, 0)
 
 
 def test_published_ensembles_have_the_average_ranks_of_the_paper():

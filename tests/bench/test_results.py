@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from tabr.bench import results
-from tabr.bench.protocol import run_one
+from tabr.bench.protocol import run_seeds
 from tabr.bench.results import (
     Plan,
     Predictions,
@@ -23,7 +23,6 @@ from tabr.bench.results import (
     read_predictions,
     result_path,
     write,
-    write_predictions,
 )
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import LabelledRows, SplitTable, load
@@ -77,8 +76,7 @@ def test_a_result_is_read_as_it_was_written(tmp_path: Path):
 
 def test_a_result_names_the_predictions_that_are_kept(tmp_path: Path):
     path = tmp_path / "split-0-seed-0.json"
-    write_predictions(Predictions(np.zeros(2), np.ones(3), None), path)
-    write(RESULT, path)
+    write(RESULT, path, Predictions(np.zeros(2), np.ones(3), None))
     assert read(path) == replace(RESULT, predictions="split-0-seed-0.npz")
 
 
@@ -141,7 +139,7 @@ def test_changed_parameters_never_count_as_the_default_method(tmp_path: Path):
 
 def test_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write_churn(tmp_path)
-    result, _ = run_one(CHURN, load(CHURN, tmp_path), 0, CPU, plan=TRIAL)
+    ((result, _),) = run_seeds(CHURN, load(CHURN, tmp_path), [0], CPU, TRIAL)
     path = tmp_path / "out" / "result.json"
     write(result, path)
     assert read(path) == result
@@ -158,7 +156,7 @@ def test_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_predictions_are_those_that_were_scored(tmp_path: Path):
     write_churn(tmp_path)
     parts = load(CHURN, tmp_path)
-    result, predictions = run_one(CHURN, parts, 0, CPU, plan=TRIAL)
+    ((result, predictions),) = run_seeds(CHURN, parts, [0], CPU, TRIAL)
     path = tmp_path / "result.json"
-    write_predictions(predictions, path)
+    write(result, path, predictions)
     assert read_predictions(path).scores(CHURN, parts) == (result.val, result.test)

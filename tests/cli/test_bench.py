@@ -13,7 +13,7 @@ import pytest
 
 from tabr import cli
 from tabr.bench.benchmark import FIRST_METHODS
-from tabr.bench.parameters import CONFIGS
+from tabr.bench.parameters import Config
 from tabr.bench.results import read
 from tabr.bench.tasks import openml
 from tabr.bench.tasks.catalog import BENCHMARKS, select
@@ -214,7 +214,7 @@ def test_choices_are_those_of_the_benchmark():
     benchmark, config = options["benchmark"].type, options["config"].type
     assert isinstance(benchmark, click.Choice) and isinstance(config, click.Choice)
     assert list(benchmark.choices) == [*BENCHMARKS, "all"]
-    assert list(config.choices) == [name for name in CONFIGS if name != "trial"]
+    assert [*config.choices, "trial"] == list(get_args(Config))
     texts = {name: getattr(o, "help", "") for name, o in options.items()}
     assert ", ".join(FIRST_METHODS) in texts["methods"]
     assert ", ".join(get_args(ColumnKind)) in texts["kinds"]

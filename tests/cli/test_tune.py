@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tabr.bench.tasks.selection import tasks_of_table
 from tabr.bench.tasks.task import UserTable
-from tabr.bench.tasks.user_table import tasks_of_table
 from tabr.bench.tuning import Search, sqlite_storage
 
 from ..bench.tables import write_user_table

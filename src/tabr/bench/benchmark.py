@@ -14,15 +14,22 @@ import pandas as pd
 from tabr.bench.ensembles import make_ensembles
 from tabr.bench.methods import METHODS
 from tabr.bench.parameters import Config, check_libraries, check_methods
-from tabr.bench.progress import Log, Progress, Summary
 from tabr.bench.ranks import read_results, standings
-from tabr.bench.ray_workers import open_pool
-from tabr.bench.results import Plan
-from tabr.bench.runs import Run, SeedBatch, SeedCounts, batches_of, runs_of
+from tabr.bench.results import Plan, write
+from tabr.bench.runs import (
+    Log,
+    Progress,
+    Run,
+    SeedBatch,
+    SeedCounts,
+    Summary,
+    batches_of,
+    runs_of,
+)
 from tabr.bench.tasks.selection import TaskSelection
 from tabr.bench.tasks.task import Task, check_files
 from tabr.bench.tuning import read_best
-from tabr.bench.workers import Failure, Resources, countdown
+from tabr.bench.workers import Failure, Resources, countdown, open_pool
 from tabr.errors import DataError
 
 # Methods for a user's table: retrieval, trees, a network, and plain neighbours.
@@ -114,7 +121,7 @@ def run_benchmark(
         runs,
         folder,
         out,
-        resources=resources,
+        resources,
         budget_seconds=budget_seconds,
         seeds_per_fit=seeds_per_fit,
         log=log,
@@ -135,8 +142,8 @@ def run_all(
     runs: Sequence[Run],
     folder: Path | None,
     out: Path,
+    resources: Resources,
     *,
-    resources: Resources | None = None,
     budget_seconds: float | None = None,
     seeds_per_fit: int = 1,
     log: Log = print,
@@ -146,7 +153,6 @@ def run_all(
     Only this process writes results, so ending the others leaves nothing behind. The
     arguments are those of `run_benchmark`; `folder` is that of the tables.
     """
-    resources = resources or Resources()
     todo = [run for run in runs if not run.is_done(out)]
     todo.sort(key=lambda run: -run.task.cost)  # stable: seeds of a task stay adjacent
     check_files((run.task for run in todo), folder)
@@ -172,10 +178,9 @@ def run_all(
 
 def _keep(batch: SeedBatch, outcome: Any, out: Path, progress: Progress) -> None:
     """Write the results of a batch, or count its runs as failed."""
-    if isinstance(outcome, Failure):
-        for run in batch.runs:
-            progress.add(run, outcome)
-        return
-    for run, (result, predictions) in zip(batch.runs, outcome, strict=True):
-        run.write(out, result, predictions)
+    is_failure = isinstance(outcome, Failure)
+    pairs = [(outcome, None)] * len(batch.runs) if is_failure else outcome
+    for run, (result, predictions) in zip(batch.runs, pairs, strict=True):
+        if not is_failure:
+            write(result, run.path(out), predictions)
         progress.add(run, result)

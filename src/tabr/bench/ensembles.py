@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -33,13 +34,9 @@ def make_ensembles(
 ) -> int:
     """Score the mean prediction of each whole group of seeds; return how many are new.
 
-    Args:
-        pairs: Which tasks and plans.
-        n_seeds: Seeds of each; a last group that is not whole is left out.
-        out: Where the results and predictions of single runs are.
-        folder: Where the tables are.
+    The results and predictions of single runs are in `out`, the tables in `folder`.
     """
-    loaded: tuple[Task, SplitTable] | None = None
+    load_cached = lru_cache(maxsize=1)(partial(load, folder=folder))
     n_new = 0
     plans = {(task, plan.name): plan for task, plan in pairs}
     for (task, _), plan in plans.items():
@@ -50,9 +47,7 @@ def make_ensembles(
             is_whole = all(single.with_suffix(".npz").is_file() for single in singles)
             if path.is_file() or not is_whole:
                 continue
-            if loaded is None or loaded[0] != task:
-                loaded = task, load(task, folder)
-            write(_ensemble(task, loaded[1], group, singles), path)
+            write(_ensemble(task, load_cached(task), group, singles), path)
             n_new += 1
     return n_new
 

@@ -9,10 +9,9 @@ import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from tabr.bench.methods import METHODS
-from tabr.bench.tasks.catalog import TASKS
 from tabr.bench.tasks.task import Task
 from tabr.errors import DataError, MissingLibrary
 from tabr.optional import require
@@ -21,8 +20,7 @@ from tabr.optional import require
 # published; "retuned": those that `tune` found here; "trial": any others, kept apart
 # and never reported.
 Config = Literal["default", "tuned", "retuned", "trial"]
-CONFIGS: tuple[Config, ...] = get_args(Config)
-_FILE = Path(__file__).with_name("parameters.json")
+CONFIGS_FILE = Path(__file__).with_name("parameters.json")
 
 
 def parameters(
@@ -79,31 +77,6 @@ def check_libraries(names: Iterable[str]) -> None:
 
 @cache
 def _published() -> dict[str, dict[str, dict[str, Any]]]:
-    content: dict[str, dict[str, dict[str, Any]]] = json.loads(_FILE.read_text("utf-8"))
+    content: dict[str, dict[str, dict[str, Any]]]
+    content = json.loads(CONFIGS_FILE.read_text("utf-8"))
     return content
-
-
-def extract_configs(
-    source: Path, target: Path = _FILE, tasks: Iterable[Task] = TASKS
-) -> int:
-    """Translate the published tuned configurations of our sets; return their number."""
-    published = json.loads(source.read_text("utf-8"))
-    translated = {
-        task.published: {
-            name: entry.method.published(published[task.published][entry.published])
-            for name, entry in METHODS.items()
-            if entry.published in published.get(task.published, {})
-        }
-        for task in tasks
-        if task.published in published
-    }
-    # One line a configuration, so that a change can be read.
-    lines = [
-        f" {json.dumps(name)}: {{\n"
-        + ",\n".join(f"  {json.dumps(m)}: {json.dumps(c)}" for m, c in configs.items())
-        + "\n }"
-        for name, configs in translated.items()
-        if configs
-    ]
-    target.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
-    return sum(map(len, translated.values()))

@@ -10,24 +10,12 @@ import pandas as pd
 import torch
 
 from tabr import __version__
-from tabr.bench.methods import METHODS, Method, Setting
+from tabr.bench.methods import METHODS, Setting
 from tabr.bench.parameters import parameters
-from tabr.bench.results import (
-    DEFAULT_PLAN,
-    Plan,
-    Predictions,
-    Result,
-    current_commit,
-    score,
-)
-from tabr.bench.tasks.task import LabelledRows, SplitTable, Task
+from tabr.bench.results import DEFAULT_PLAN, Plan, Predictions, Result, current_commit
+from tabr.bench.tasks.task import SplitTable, Task
 from tabr.bench.workers import Resources
 from tabr.device.devices import device_name
-
-
-def score_of(task: Task, part: LabelledRows, method: Method) -> float:
-    """Return the score of a part, in the unit of the published figure."""
-    return score(task, part.y, method.predict(part.X), method.classes)
 
 
 def setting_of(
@@ -47,30 +35,6 @@ def setting_of(
     )
 
 
-def run_one(
-    task: Task,
-    parts: SplitTable,
-    seed: int,
-    resources: Resources,
-    *,
-    plan: Plan = DEFAULT_PLAN,
-    on_epoch: Callable[[int, float], None] | None = None,
-) -> tuple[Result, Predictions]:
-    """Fit one model and score it.
-
-    Args:
-        task: What is predicted and how it was run in the paper.
-        parts: The rows.
-        seed: Seed of the model.
-        resources: Where to compute, and how many runs share it.
-        plan: What to fit.
-        on_epoch: Called by networks after each epoch with its number and validation
-            score.
-    """
-    (pair,) = run_seeds(task, parts, [seed], resources, plan, on_epoch)
-    return pair
-
-
 def run_seeds(
     task: Task,
     parts: SplitTable,
@@ -79,7 +43,17 @@ def run_seeds(
     plan: Plan = DEFAULT_PLAN,
     on_epoch: Callable[[int, float], None] | None = None,
 ) -> list[tuple[Result, Predictions]]:
-    """Fit models of successive seeds as one, and score each; as `run_one` does."""
+    """Fit models of successive seeds as one, and score each.
+
+    Args:
+        task: What is predicted and how it was run in the paper.
+        parts: The rows.
+        seeds: Seeds of the models.
+        resources: Where to compute, and how many runs share it.
+        plan: What to fit.
+        on_epoch: Called by networks after each epoch with its number and validation
+            score.
+    """
     params = parameters(task, plan.method, plan.config, plan.trial)
     setting = setting_of(task, parts.train.X, resources, on_epoch)
     entry = METHODS[plan.method]

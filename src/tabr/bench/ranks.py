@@ -1,4 +1,4 @@
-"""The standings of methods: ranks by the paper's rule, and wins, ties and losses.
+"""The standings of methods: ranks by the paper's rule.
 
 Two means are apart if they differ by more than the standard deviation of the better
 one. Rank 1 is the best method and all that are not apart from it; those are set aside,
@@ -19,9 +19,7 @@ import pandas as pd
 from tabr.bench.results import Result, read
 from tabr.bench.tasks.task import Task
 from tabr.errors import DataError
-from tabr.text import plain_rows
-
-COLUMNS = ("rank", "method", "score", "std", "runs", "seconds", "n_parameters")
+from tabr.text import aligned, plain_rows
 
 
 class Score(NamedTuple):
@@ -29,14 +27,6 @@ class Score(NamedTuple):
 
     mean: float
     std: float
-
-
-class WinTieLoss(NamedTuple):
-    """Counts of tables where a method was better than another, as good, and worse."""
-
-    win: int
-    tie: int
-    loss: int
 
 
 def pooled(scores: Iterable[Score]) -> Score:
@@ -70,24 +60,6 @@ def ranks(scores: Mapping[str, Score], *, larger_is_better: bool) -> dict[str, i
     return {name: rank_of[name] for name in scores}
 
 
-def compare(first: Score, second: Score, *, larger_is_better: bool) -> int:
-    """Return 1 if the first is better, -1 if it is worse, 0 if they are not apart."""
-    gain = (first.mean - second.mean) * (1 if larger_is_better else -1)
-    std = first.std if gain > 0 else second.std
-    if abs(gain) <= std:
-        return 0
-    return 1 if gain > 0 else -1
-
-
-def count_outcomes(outcomes: Sequence[int]) -> WinTieLoss:
-    """Return the counts of the values that `compare` returned.
-
-    >>> count_outcomes([1, 0, 1, -1])
-    WinTieLoss(win=2, tie=1, loss=1)
-    """
-    return WinTieLoss(outcomes.count(1), outcomes.count(0), outcomes.count(-1))
-
-
 # --- standings of a table -------------------------------------------------------
 
 
@@ -96,10 +68,7 @@ def read_results(
 ) -> list[Result]:
     """Return the single runs of a task's table, of all its splits.
 
-    Args:
-        out: The folder of results.
-        task: Any split of the table.
-        plans: Names of methods with configurations; None takes all that have runs.
+    Without names of plans, all plans that have runs count.
     """
     folder = out / task.benchmark / task.name
     results = [read(path) for path in sorted(folder.glob("*/split-*-seed-*.json"))]
@@ -124,7 +93,8 @@ def standings(results: Iterable[Result], task: Task) -> pd.DataFrame:
     larger = task.metric == "accuracy"
     rank_of = ranks(scores, larger_is_better=larger)
     lines = []
-    for plan, runs in by_plan.items():
+    for plan in sorted(by_plan, key=lambda plan: scores[plan].mean, reverse=larger):
+        runs = by_plan[plan]
         sizes = [r.n_parameters for r in runs if r.n_parameters is not None]
         lines.append(
             {
@@ -137,9 +107,7 @@ def standings(results: Iterable[Result], task: Task) -> pd.DataFrame:
                 "n_parameters": fmean(sizes) if sizes else math.nan,
             }
         )
-    table = pd.DataFrame(lines, columns=list(COLUMNS))
-    order = -table["score"] if larger else table["score"]
-    return table.iloc[order.argsort(kind="stable")].reset_index(drop=True)
+    return pd.DataFrame(lines)
 
 
 def _score(results: Sequence[Result]) -> Score:
@@ -178,19 +146,11 @@ def to_text(table: pd.DataFrame, task: Task) -> str:
         for line in table.to_dict("records")
     ]
     header = ("rank", "method", measure, "runs", "seconds")
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = []
-    for row in (header, *rows):
-        cells = [
-            cell.ljust(width) if name == "method" else cell.rjust(width)
-            for name, cell, width in zip(header, row, widths, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
     return "\n".join(
         [
             f"{task.label}: {measure} of the test rows, {better} is better",
             "",
-            *lines,
+            *aligned([header, *rows], "rlr"),
             "",
             "One rank: no further from its best than that one's standard deviation.",
         ]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import math
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -137,29 +136,28 @@ def score(
     return float(np.mean(classes[predictions.argmax(1)] == y))
 
 
-def time_of_a_fit(runs: Iterable[tuple[float, int]]) -> tuple[float, int]:
-    """Return mean seconds, and how many runs shared the hardware meanwhile.
-
-    Runs come as their seconds and `workers`. They slow one another down: those count
-    that shared it with the fewest others.
-    """
-    times = list(runs)
-    fewest = min(workers for _, workers in times)
-    timed = [seconds for seconds, workers in times if workers == fewest]
-    return math.fsum(timed) / len(timed), fewest
-
-
 def result_path(out: Path, task: Task, seed: int, plan: Plan = DEFAULT_PLAN) -> Path:
     """Return the file of a run; the run is done if and only if it exists."""
     folder = out / task.benchmark / task.name / plan.name
     return folder / f"split-{task.split}-seed-{seed}.json"
 
 
-def write(result: Result, path: Path) -> None:
-    """Write a result, whole or not at all; it names the predictions beside it."""
+def write(result: Result, path: Path, predictions: Predictions | None = None) -> None:
+    """Write a result, whole or not at all, after the predictions beside it if given.
+
+    It comes last, as it marks the run as done, and names the predictions.
+    """
     beside = path.with_suffix(".npz")
-    predictions = beside.name if beside.is_file() else None
-    content = dataclasses.asdict(result) | {"predictions": predictions}
+    if predictions is not None:
+        arrays = {"val": predictions.val, "test": predictions.test}
+        if predictions.classes is not None:
+            labels = predictions.classes
+            arrays["classes"] = labels.astype(str) if labels.dtype == object else labels
+        file = io.BytesIO()
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+        write_bytes(beside, file.getvalue())
+    name = beside.name if beside.is_file() else None
+    content = dataclasses.asdict(result) | {"predictions": name}
     text = json.dumps(content, indent=1, allow_nan=False)
     write_bytes(path, (text + "\n").encode())
 
@@ -169,18 +167,7 @@ def read(path: Path) -> Result:
     return Result(**json.loads(path.read_text("utf-8")))
 
 
-def write_predictions(predictions: Predictions, path: Path) -> None:
-    """Write predictions beside the result at path, whole or not at all."""
-    arrays = {"val": predictions.val, "test": predictions.test}
-    if predictions.classes is not None:
-        labels = predictions.classes
-        arrays["classes"] = labels.astype(str) if labels.dtype == object else labels
-    content = io.BytesIO()
-    np.savez_compressed(content, allow_pickle=False, **arrays)
-    write_bytes(path.with_suffix(".npz"), content.getvalue())
-
-
 def read_predictions(path: Path) -> Predictions:
-    """Read what `write_predictions` wrote beside the result at path."""
+    """Read the predictions beside the result at path."""
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
         return Predictions(arrays["val"], arrays["test"], arrays.get("classes"))

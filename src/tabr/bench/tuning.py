@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,18 +20,16 @@ from typing import Any
 from tabr.bench.methods import METHODS
 from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.parameters import check_libraries, check_methods
-from tabr.bench.progress import Log
-from tabr.bench.protocol import run_one
-from tabr.bench.ray_workers import open_pool
+from tabr.bench.protocol import run_seeds
 from tabr.bench.results import Plan, Result
+from tabr.bench.runs import Log
 from tabr.bench.tasks.task import SplitTable, Task, check_files
-from tabr.bench.workers import Failure, Resources, WorkerPool, countdown
+from tabr.bench.workers import Failure, Resources, WorkerPool, countdown, open_pool
 from tabr.errors import DataError
 from tabr.optional import require
 from tabr.tables.files import write_bytes
 
-# Trials of the paper.
-N_TRIALS = 100
+N_TRIALS = 100  # as in the paper
 N_TRIALS_OF = {"xgboost": 200, "lightgbm": 200, "catboost": 200}
 MOST_FAILURES = 5  # trials that may fail one after the other
 _SQLITE = "sqlite:///"
@@ -43,7 +43,7 @@ class Search:
         task: Table and split.
         method: The method that is tuned.
         storage: Database of the trials, as SQLAlchemy writes addresses.
-        n_trials: Trials in all; None is the paper's number.
+        n_trials: Trials in all.
         seed: Of the sampler and of every trial's model.
         prunes: Whether trials that fall behind the others are ended early.
         fixed: Parameters that are not searched for.
@@ -52,7 +52,7 @@ class Search:
     task: Task
     method: str
     storage: str
-    n_trials: int | None = None
+    n_trials: int = N_TRIALS
     seed: int = 0
     prunes: bool = False
     fixed: tuple[tuple[str, Any], ...] = ()
@@ -64,13 +64,6 @@ class Search:
 
     def __str__(self) -> str:
         return f"{self.method} {self.task.label} split {self.task.split}"
-
-    @property
-    def n_wanted(self) -> int:
-        """The number of trials in all."""
-        if self.n_trials is not None:
-            return self.n_trials
-        return N_TRIALS_OF.get(self.method, N_TRIALS)
 
     def study(self) -> Any:
         """Return the search in the database; it is made if it is new."""
@@ -89,16 +82,13 @@ class Search:
 
     def n_done(self) -> int:
         """Return how many trials are done, by all machines that share the database."""
-        states = self._states()
-        return states.count("COMPLETE") + states.count("PRUNED")
+        counts = self.counts()
+        return counts["COMPLETE"] + counts["PRUNED"]
 
-    def has_best(self) -> bool:
-        """Whether there is a best trial."""
-        return "COMPLETE" in self._states()
-
-    def _states(self) -> list[str]:
+    def counts(self) -> Counter[str]:
+        """Return the numbers of trials by their state, such as "COMPLETE"."""
         trials = self.study().get_trials(deepcopy=False)
-        return [trial.state.name for trial in trials]
+        return Counter(trial.state.name for trial in trials)
 
     def run(self, parts: SplitTable, resources: Resources) -> Result | None:
         """Run one trial and store it; return None if it was ended early."""
@@ -115,18 +105,17 @@ class Search:
                 if trial.should_prune():
                     raise optuna.TrialPruned
 
-            result, _ = run_one(
+            ((result, _),) = run_seeds(
                 self.task,
                 parts,
-                self.seed,
+                [self.seed],
                 resources,
-                plan=Plan(self.method, "trial", {**params, **dict(self.fixed)}),
-                on_epoch=on_epoch if self.prunes else None,
+                Plan(self.method, "trial", {**params, **dict(self.fixed)}),
+                on_epoch if self.prunes else None,
             )
             results.append(result)
-            trial.set_user_attr("params", result.params)
-            trial.set_user_attr("val", result.val)
-            trial.set_user_attr("seconds", result.seconds)
+            for name in ("params", "val", "seconds"):
+                trial.set_user_attr(name, getattr(result, name))
             return result.val if self.task.metric == "accuracy" else -result.val
 
         study.optimize(objective, n_trials=1)
@@ -142,37 +131,38 @@ class Search:
         optuna = require("optuna", extra="tune")
         return optuna.samplers.TPESampler(
             seed=self.seed * 1_000_003 + (self.n_done() if n_workers == 1 else number),
-            n_startup_trials=20 if self.n_wanted >= 200 else 10,  # as in the paper
+            n_startup_trials=20 if self.n_trials >= 200 else 10,  # as in the paper
             multivariate=False,
             constant_liar=n_workers > 1,
         )
 
     def best(self) -> dict[str, Any]:
         """Return the parameters of the best trial, its score, and counts of trials."""
-        best, states = self.study().best_trial, self._states()
+        best, counts = self.study().best_trial, self.counts()
         return {
             "method": self.method,
             "params": best.user_attrs["params"],
             "metric": self.task.metric,
             "val": best.user_attrs["val"],
             "trial": best.number,
-            "trials": states.count("COMPLETE"),
-            "pruned": states.count("PRUNED"),
-            "failed": states.count("FAIL"),
+            "trials": counts["COMPLETE"],
+            "pruned": counts["PRUNED"],
+            "failed": counts["FAIL"],
             "seed": self.seed,
         }
 
 
 def searches_of(
-    tasks: Sequence[Task], methods: Sequence[str], storage: str, **options: Any
+    tasks: Sequence[Task],
+    methods: Sequence[str],
+    storage: str,
+    n_trials: int | None = None,
+    **options: Any,
 ) -> list[Search]:
     """Return a search for each task and each method that can predict it.
 
-    Args:
-        tasks: Tables and splits.
-        methods: Names of methods; one that cannot be tuned is refused.
-        storage: Database of the trials.
-        options: The other attributes of `Search`.
+    A method that cannot be tuned is refused. Without a number of trials it is the
+    paper's; the options are the other attributes of `Search`.
     """
     require("optuna", extra="tune")
     names = list(dict.fromkeys(methods))
@@ -185,7 +175,9 @@ def searches_of(
             )
     check_libraries(names)
     return [
-        Search(task, name, storage, **options)
+        Search(
+            task, name, storage, n_trials or N_TRIALS_OF.get(name, N_TRIALS), **options
+        )
         for task in tasks
         for name in names
         if task.kind in METHODS[name].method.outcomes
@@ -206,12 +198,11 @@ def _open_storage(address: str) -> Any:
     optuna = require("optuna", extra="tune")
     if address.startswith(_SQLITE):
         Path(address.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+    with suppress(Exception):
+        return optuna.storages.RDBStorage(address)
+    time.sleep(1.0)  # another process may have made the same tables meanwhile
     try:
-        try:
-            return optuna.storages.RDBStorage(address)
-        except Exception:  # another process may have made the same tables meanwhile
-            time.sleep(1.0)
-            return optuna.storages.RDBStorage(address)
+        return optuna.storages.RDBStorage(address)
     except Exception as error:  # SQLAlchemy's and every driver's own
         reason = str(error).strip().splitlines()[0]
         host = address.split("@")[-1]  # without a password
@@ -253,34 +244,25 @@ def tune(
 ) -> int:
     """Run the trials that are missing and write the best; return the open searches.
 
-    Where machines share a database, it may end with a few trials too many.
-
-    Args:
-        searches: Tasks and methods.
-        folder: The folder of the tables.
-        out: The folder of results.
-        resources: The hardware.
-        budget_seconds: When to end what still runs; None waits for all.
-        log: Takes messages.
-
-    Returns:
-        How many searches are not complete.
+    The tables are in `folder`, results go to `out`, and after `budget_seconds` what
+    still runs is ended. Where machines share a database, it may end with a few trials
+    too many.
     """
     check_files((search.task for search in searches), folder)
-    n_trials = max((search.n_wanted for search in searches), default=1)
+    n_trials = max((search.n_trials for search in searches), default=1)
     resources = replace(resources, workers=min(resources.workers, n_trials))
     seconds_left = countdown(budget_seconds)
     n_open = 0
     with open_pool(resources.workers, folder, resources) as pool:
         for search in searches:
             n_done = _complete(search, pool, seconds_left, log)
-            if n_done < search.n_wanted:
+            if n_done < search.n_trials:
                 n_open += 1
                 log(
-                    f"{search}: {n_done} of {search.n_wanted} trials;"
+                    f"{search}: {n_done} of {search.n_trials} trials;"
                     " run it again to go on"
                 )
-            if search.has_best():
+            if search.counts()["COMPLETE"]:
                 path = best_params_path(out, search.task, search.method)
                 write_bytes(path, (json.dumps(search.best(), indent=1) + "\n").encode())
     return n_open
@@ -294,13 +276,13 @@ def _complete(
 ) -> int:
     """Run trials until there are enough; return how many there are."""
     n_done, n_failures = search.n_done(), 0
-    log(f"{search}: {max(0, search.n_wanted - n_done)} trials to do, {n_done} done")
+    log(f"{search}: {max(0, search.n_trials - n_done)} trials to do, {n_done} done")
     while n_failures < MOST_FAILURES:
         timeout = seconds_left()
-        if pool.n_idle and n_done + pool.n_busy < search.n_wanted and timeout != 0:
+        if pool.n_idle and n_done + pool.n_busy < search.n_trials and timeout != 0:
             pool.submit(search)
             continue
-        finished = pool.finished(timeout) if pool.n_busy else []
+        finished = pool.finished(timeout)
         if not finished:
             break
         n_done = search.n_done()
@@ -314,7 +296,7 @@ def _complete(
 
 
 def _trial_text(search: Search, outcome: Result | Failure | None, n_done: int) -> str:
-    start = f"{search} trial {n_done} of {search.n_wanted}:"
+    start = f"{search} trial {n_done} of {search.n_trials}:"
     if isinstance(outcome, Failure):
         return f"{start} FAILED, {outcome.reason}"
     if outcome is None:
@@ -351,17 +333,14 @@ def constructor_text(params: Mapping[str, Any], method: str, task: Task) -> str:
     """
     arguments = {**METHODS[method].fixed, **params}
     kind = arguments.pop("embedding", None)
-    names = {
-        "embedding_width": "width",
-        "n_frequencies": "n_frequencies",
-        "frequency_scale": "frequency_scale",
-    }
-    numbers = {
-        new: arguments.pop(old) for old, new in names.items() if old in arguments
-    }
-    texts = [f"{name}={value!r}" for name, value in arguments.items()]
+    names = ("embedding_width", "n_frequencies", "frequency_scale")
+    inner = [
+        f", {name.removeprefix('embedding_')}={arguments.pop(name)!r}"
+        for name in names
+        if name in arguments
+    ]
+    texts = [f", {name}={value!r}" for name, value in arguments.items()]
     if kind is not None:
-        inner = [repr(kind), *(f"{name}={value!r}" for name, value in numbers.items())]
-        texts.append(f"embedding=EmbeddingConfig({', '.join(inner)})")
+        texts.append(f", embedding=EmbeddingConfig({kind!r}{''.join(inner)})")
     estimator = "TabRRegressor" if task.kind == "regression" else "TabRClassifier"
-    return f"{estimator}({', '.join(['mode=' + repr('paper'), *texts])})"
+    return f"{estimator}(mode='paper'{''.join(texts)})"

@@ -26,7 +26,7 @@ from tabr.bench.tasks.openml import (
     split_table,
     to_table,
 )
-from tabr.bench.tasks.task import Origin, Task, files_of, load, present
+from tabr.bench.tasks.task import Origin, Task, files_of, is_present, load
 from tabr.errors import DataError
 
 RL, WINE = select(["why/rl"])[0], select(["why/wine"])[0]
@@ -235,7 +235,7 @@ def test_a_fetched_table_can_be_loaded(
     task = offered(answers, WINE, label_check=paper_check(WINE))
     path = fetch(task, tmp_path, tmp_path / "cache")
     assert path == tmp_path / "why" / "wine.parquet"
-    assert present(select(["why/wine"]), tmp_path) == (select(["why/wine"]), [])
+    assert all(is_present(task, tmp_path) for task in select(["why/wine"]))
 
     frame = made_up()
     table = pd.read_parquet(path)
@@ -339,9 +339,9 @@ def test_what_is_there_is_not_fetched_again(
 def test_the_papers_own_tables_pass_the_label_check() -> None:
     folder = Path(os.environ["TABR_DATA"])
     sets = {task.label: task for task in TASKS if task.origin.label_check}
-    there, _ = present(sets.values(), folder)
-    assert there
-    for task in there:
+    tasks = [task for task in sets.values() if is_present(task, folder)]
+    assert tasks
+    for task in tasks:
         table, split = files_of(task, folder)
         y = pd.read_parquet(table, columns=["target"])["target"].to_numpy()
         test = pd.read_parquet(split).iloc[:, 0].to_numpy(object) == "test"

@@ -10,14 +10,20 @@ from tabr.bench.tasks.task import (
     check_files,
     data_folder,
     how_to_get,
+    is_present,
     load,
-    present,
 )
 from tabr.errors import DataError
 
 from ..tables import write_churn, write_wine
 
 CHURN, HIGGS = select(["churn", "higgs-small"])
+
+
+def present(tasks: list[Task], folder: Path) -> tuple[list[Task], list[Task]]:
+    """The tasks that a folder has the tables of, and those that it lacks."""
+    complete = [task for task in tasks if is_present(task, folder)]
+    return complete, [task for task in tasks if not is_present(task, folder)]
 
 
 def task_of(label: str, split: int = 0) -> Task:

@@ -6,13 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reproduction.paper.scores import Model, place
+from reproduction.paper.scores import Model, compare, place
+from tabr.bench.ranks import Score
 from tabr.bench.tasks.catalog import TASKS
 
 from ..folders import add_runs, publish, results_of
 
 MLP, TABR = Model("mlp"), Model("tabr-s", "default")
+SCORES = st.builds(Score, st.floats(-10, 10), st.floats(0, 3))
 
 
 def test_a_cell_is_the_mean_and_deviation_of_its_runs(tmp_path: Path) -> None:
@@ -103,3 +107,19 @@ def test_the_measure_tells_what_is_better(tmp_path: Path) -> None:
     assert not results.larger_is_better("california")
     assert not results.larger_is_better("microsoft")  # no table of ours
     assert results.larger_is_better("why/Higgs")  # known by its figure alone
+
+
+@given(SCORES, SCORES, st.booleans())
+def test_a_comparison_is_by_the_deviation_of_the_better_one(first, second, larger):
+    outcome = compare(first, second, larger_is_better=larger)
+    assert compare(second, first, larger_is_better=larger) == -outcome
+    better = (max if larger else min)(first, second, key=lambda score: score.mean)
+    is_apart = abs(first.mean - second.mean) > better.std
+    if first.mean != second.mean:
+        assert outcome == is_apart * (1 if better is first else -1)
+
+
+def test_the_standard_deviation_of_the_better_one_counts() -> None:
+    precise, vague = Score(1.0, 0.01), Score(0.9, 5.0)
+    assert compare(precise, vague, larger_is_better=True) == 1
+    assert compare(precise, vague, larger_is_better=False) == 0

@@ -18,9 +18,8 @@ from reproduction.studies.projection import (
     projection,
     random_directions,
 )
-from reproduction.studies.units import make_method
+from reproduction.studies.units import make_method, score_of
 from tabr.bench.methods.tabr import TabRMethod
-from tabr.bench.protocol import score_of
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import SplitTable, load
 from tabr.network.labels import NumberLabel

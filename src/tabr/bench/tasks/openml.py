@@ -25,7 +25,7 @@ from sklearn.datasets import fetch_openml
 
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.splits import default_split, why_split
-from tabr.bench.tasks.task import Task, files_of, how_to_get, present
+from tabr.bench.tasks.task import Task, files_of, how_to_get, is_present
 from tabr.errors import DataError
 from tabr.tables.files import draft_of
 
@@ -42,12 +42,8 @@ def fetch(
 
     Beside `NAME.parquet` stand `NAME.split.parquet`, if the task has a split file, with
     all splits, and `NAME.json`, with the source and the checksums of both. The
-    table comes last: where it is, all is.
-
-    Args:
-        task: Any split of a set.
-        folder: Where the tables are.
-        cache: Where scikit-learn keeps what it downloads; None is its own folder.
+    table comes last: where it is, all is. Downloads are kept in `cache`, or else in
+    scikit-learn's own folder.
     """
     path, *split_path = files_of(task, folder)
     if task.origin.openml is None:
@@ -91,8 +87,7 @@ def fetch_missing(
     The path is None where the folder has had the table before.
     """
     for task in {task.label: task for task in select(labels)}.values():
-        is_present = bool(present([task], folder)[0])
-        yield task, None if is_present else fetch(task, folder, cache)
+        yield task, None if is_present(task, folder) else fetch(task, folder, cache)
 
 
 def _download(task: Task, cache: str | os.PathLike[str] | None) -> Any:
@@ -128,11 +123,6 @@ def to_table(frame: pd.DataFrame, target: str, task: Task) -> pd.DataFrame:
     The label is the column "target": a number, or a class as 0, 1, ... in their order.
     Features are whole numbers of the smallest type, float32, bool for the levels 0 and
     1, or categories of text. Rows with a missing value are left out, as in the paper.
-
-    Args:
-        frame: Features and label.
-        target: Name of the label's column.
-        task: Whether the label is a number or a class.
     """
     if "target" in frame.columns.drop(target):
         raise DataError(
@@ -240,11 +230,9 @@ def _write(frames: dict[Path, pd.DataFrame], about_path: Path, about: Any) -> No
         about_draft = stack.enter_context(draft_of(about_path))
         for path, frame in frames.items():
             frame.to_parquet(drafts[path], index=False, compression="zstd")
-        sums = {path.name: _sha256(draft) for path, draft in drafts.items()}
+        sums = {
+            path.name: hashlib.sha256(draft.read_bytes()).hexdigest()
+            for path, draft in drafts.items()
+        }
         text = json.dumps({**about, "sha256": sums}, indent=1)
         about_draft.write_text(text + "\n", "utf-8")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -75,7 +75,6 @@ class Task:
         scale: Divide an RMSE by it to compare with the published figure.
         binary_text: Text columns of two levels that count as binary. All other text
             is categorical, even with two levels, as in the paper's copies.
-        comparable: Whether the table is the paper's, so that figures can be compared.
         user_table: The file of a user's table; None for those of the paper.
         origin: Where the table comes from.
         differs: What is known to differ from the paper's table.
@@ -92,7 +91,6 @@ class Task:
     normalization: Literal["quantile", "none"] = "quantile"
     scale: float = 1.0
     binary_text: tuple[str, ...] = ()
-    comparable: bool = True
     user_table: UserTable | None = None
     origin: Origin = Origin()
     differs: str = ""
@@ -101,6 +99,11 @@ class Task:
     def metric(self) -> Literal["rmse", "accuracy"]:
         """The measure of a prediction."""
         return "rmse" if self.kind == "regression" else "accuracy"
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the table is the paper's, so that figures can be compared."""
+        return self.official or self.benchmark == "default"
 
     @property
     def label(self) -> str:
@@ -154,9 +157,7 @@ def data_folder(
 ) -> Path:
     """Return the folder of the tables, by default the one named in TABR_DATA.
 
-    Args:
-        folder: The folder; None takes the environment variable.
-        otherwise: What else a user may do, for the message if there is none.
+    Without any, the message ends in `otherwise`: what else a user may do.
     """
     chosen = folder or os.environ.get(FOLDER_VARIABLE)
     if not chosen:
@@ -167,13 +168,9 @@ def data_folder(
     return Path(chosen)
 
 
-def present(tasks: Iterable[Task], folder: Path) -> tuple[list[Task], list[Task]]:
-    """Return the tasks that a folder has the tables of, and those that it lacks."""
-    complete: list[Task] = []
-    absent: list[Task] = []
-    for task in tasks:
-        (absent if _lacks(task, folder) else complete).append(task)
-    return complete, absent
+def is_present(task: Task, folder: Path) -> bool:
+    """Whether a folder has the table of a task and its split."""
+    return not _lacks(task, folder)
 
 
 def check_files(tasks: Iterable[Task], folder: Path | None) -> None:
@@ -221,16 +218,13 @@ def _lacks(task: Task, folder: Path) -> list[str]:
     table, *splits = files_of(task, folder)
     absent = [path for path in (table, *splits) if not path.is_file()]
     names = [path.relative_to(folder).as_posix() for path in absent]
-    if splits and not absent and not _has_training_rows(splits[0], task.split_column):
+    if splits and not absent:
+        column = task.split_column
+        is_there = column in pq.read_schema(splits[0]).names
         # A folder may have the validation and test rows alone.
-        names.append(f"training rows of {task.split_column} in {splits[0].name}")
+        if not is_there or not (_parts(splits[0], column) == "train").any():
+            names.append(f"training rows of {column} in {splits[0].name}")
     return names
-
-
-def _has_training_rows(path: Path, column: str) -> bool:
-    if column not in pq.read_schema(path).names:
-        return False
-    return bool((_parts(path, column) == "train").any())
 
 
 def _parts(path: Path, column: str) -> NDArray[Any]:
@@ -238,45 +232,30 @@ def _parts(path: Path, column: str) -> NDArray[Any]:
 
 
 def load(task: Task, folder: str | os.PathLike[str] | None = None) -> SplitTable:
-    """Read the table of a task and split it.
-
-    Args:
-        task: Which table and split.
-        folder: Where the tables are; None takes the environment variable TABR_DATA.
-    """
-    if task.user_table is not None:
-        return _load_user_table(task, task.user_table)
-    path = data_folder(folder)
-    check_files([task], path)
-    table, *split = files_of(task, path)
-    frame = pd.read_parquet(table)
-    y = frame.pop("target").to_numpy()
-    parts = _parts(split[0], task.split_column) if split else _random_parts(task, y)
-    if len(parts) != len(frame):
-        raise DataError(
-            f"a split must have the part of each row, however {split[0].name} has"
-            f" {len(parts)} rows and the table {len(frame)}: take files of one version"
-        )
-    return _cut(frame, y, parts)
-
-
-def _load_user_table(task: Task, table: UserTable) -> SplitTable:
-    """Read a user's table; rows without a label cannot be scored and are left out."""
-    frame = read_table(table.path).drop(columns=list(table.ignored))
-    frame = frame[frame[table.target].notna()]
-    y = frame.pop(table.target).to_numpy()
-    return _cut(frame, y, _random_parts(task, y))
-
-
-def _random_parts(task: Task, y: NDArray[Any]) -> NDArray[Any]:
-    return random_split(y, stratified=task.kind == "classification", seed=task.split)
-
-
-def _cut(frame: pd.DataFrame, y: NDArray[Any], parts: NDArray[Any]) -> SplitTable:
-    """Return the rows of each part."""
-
-    def part(name: str) -> LabelledRows:
-        mask = parts == name
-        return LabelledRows(frame[mask].reset_index(drop=True), y[mask])
-
-    return SplitTable(part("train"), part("val"), part("test"))
+    """Read the table of a task, in a folder or in that of TABR_DATA, and split it."""
+    table, parts = task.user_table, None
+    if table is None:
+        folder = data_folder(folder)
+        check_files([task], folder)
+        path, *splits = files_of(task, folder)
+        frame, target = pd.read_parquet(path), "target"
+        if splits:
+            parts = _parts(splits[0], task.split_column)
+            if len(parts) != len(frame):
+                raise DataError(
+                    "a split must have the part of each row, however"
+                    f" {splits[0].name} has {len(parts)} rows and the table"
+                    f" {len(frame)}: take files of one version"
+                )
+    else:
+        target = table.target
+        frame = read_table(table.path).drop(columns=list(table.ignored))
+        frame = frame[frame[target].notna()]  # the others cannot be scored
+    y = frame.pop(target).to_numpy()
+    if parts is None:
+        is_class = task.kind == "classification"
+        parts = random_split(y, stratified=is_class, seed=task.split)
+    masks = [parts == name for name in ("train", "val", "test")]
+    return SplitTable(
+        *(LabelledRows(frame[mask].reset_index(drop=True), y[mask]) for mask in masks)
+    )

@@ -29,9 +29,9 @@ def test_two_ray_workers_give_what_one_process_gives(tmp_path: Path):
     runs = runs_of([task], SeedCounts(2), PLANS)
     crash = [Run(task, Crash(9), PLANS[0])]
     cluster, one = Resources("cpu", workers=2, ray="local"), Resources("cpu")
-    summary = run_all(crash + runs, tmp_path, tmp_path / "ray", resources=cluster)
+    summary = run_all(crash + runs, tmp_path, tmp_path / "ray", cluster)
     assert (summary.n_done, summary.n_failed) == (4, 1)
-    assert run_all(runs, tmp_path, tmp_path / "one", resources=one).n_done == 4
+    assert run_all(runs, tmp_path, tmp_path / "one", one).n_done == 4
     for run in runs:
         results = [read(run.path(tmp_path / name)) for name in ("ray", "one")]
         for name in ("test", "val", "params", "best_epoch", "threads"):

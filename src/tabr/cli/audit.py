@@ -16,7 +16,7 @@ from tabr.cli.files import (
     table_output_option,
     target_option,
 )
-from tabr.cli.messages import Mistake, common, say, show, show_json
+from tabr.cli.messages import Mistake, Result, common
 
 TRAINING = ("train", "training")  # values of a split column; all others are tested
 
@@ -44,8 +44,7 @@ def audit(
     ignore: tuple[str, ...],
     random_state: int,
     output: Path | None,
-    as_json: bool,
-) -> None:
+) -> Result:
     """Find leaks, copies, contradictions and drift in TABLE.
 
     Without --test and --split a random fifth of the rows is held out.
@@ -77,14 +76,11 @@ def audit(
     if model is not None:
         options["model"] = load_model(model)
     report = run(rows, frame[target], random_state=random_state, **options)
+    message = ""
     if output is not None:
         write_table(report.to_frame(), output)
-    if as_json:
-        show_json(report.to_dict())
-        return
-    show(str(report))
-    if output is not None:
-        say(f"wrote the rows of {len(report.findings)} findings to {output}")
+        message = f"wrote the rows of {len(report.findings)} findings to {output}"
+    return Result(report.to_dict(), str(report), message)
 
 
 def _test_rows(column: Any, name: str) -> Any:

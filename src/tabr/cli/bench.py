@@ -24,7 +24,7 @@ from tabr.cli.files import (
     output_type,
     task_option,
 )
-from tabr.cli.messages import Mistake, common, debug, say, show, show_json
+from tabr.cli.messages import Mistake, Result, common, debug, say, show
 
 if TYPE_CHECKING:
     from tabr.bench.tasks.selection import TaskSelection
@@ -248,9 +248,8 @@ def run(
     out: Path,
     resources: Any,
     budget: float | None,
-    as_json: bool,
     **options: Any,
-) -> int:
+) -> Result:
     """Fit and score methods on TABLE, or on tables of the paper.
 
     What is done is not repeated: the same command goes on where it was stopped.
@@ -270,15 +269,15 @@ def run(
             seeds_per_fit=seeds_per_fit,
             log=say,
         )
-    if as_json:
-        counts = dataclasses.asdict(summary).items()
-        runs = {name.removeprefix("n_"): count for name, count in counts}
-        records = [to_record(table, task) for task, table in tables]
-        show_json({"runs": runs, "tables": records})
-    elif selection.table is not None and tables:
+    counts = dataclasses.asdict(summary).items()
+    runs = {name.removeprefix("n_"): count for name, count in counts}
+    records = [to_record(table, task) for task, table in tables]
+    text = ""
+    if selection.table is not None and tables:
         (task, table), *_ = tables
-        show(to_text(table, task))
-    return 1 if summary.n_failed else 0
+        text = to_text(table, task)
+    code = 1 if summary.n_failed else 0
+    return Result({"runs": runs, "tables": records}, text, code=code)
 
 
 @bench.command()
@@ -286,19 +285,14 @@ def run(
 @out_option
 @click.option("--csv", type=output_type, help="A file for the same as CSV, all digits.")
 @common
-def table(selection: TaskSelection, out: Path, csv: Path | None, as_json: bool) -> None:
+def table(selection: TaskSelection, out: Path, csv: Path | None) -> Result:
     """Show how methods stand on TABLE, or on tables of the paper."""
-    from tabr.bench.ranks import (
-        average_ranks_text,
-        read_results,
-        standings,
-        to_record,
-        to_text,
-    )
+    from tabr.bench import ranks
 
     tasks = {task.label: task for task in selection.tasks()}
     tables = [
-        (task, standings(read_results(out, task), task)) for task in tasks.values()
+        (task, ranks.standings(ranks.read_results(out, task), task))
+        for task in tasks.values()
     ]
     if csv is not None:
         import pandas as pd
@@ -306,13 +300,11 @@ def table(selection: TaskSelection, out: Path, csv: Path | None, as_json: bool) 
         csv.parent.mkdir(parents=True, exist_ok=True)
         parts = [frame.assign(task=task.label) for task, frame in tables]
         pd.concat(parts).to_csv(csv, index=False, lineterminator="\n")
-    if as_json:
-        show_json({"tables": [to_record(frame, task) for task, frame in tables]})
-        return
-    texts = [to_text(frame, task) for task, frame in tables]
+    texts = [ranks.to_text(frame, task) for task, frame in tables]
     if len(tables) > 1:
-        texts.append(average_ranks_text(tables))
-    show("\n\n".join(texts))
+        texts.append(ranks.average_ranks_text(tables))
+    records = [ranks.to_record(frame, task) for task, frame in tables]
+    return Result({"tables": records}, "\n\n".join(texts))
 
 
 @bench.command()

@@ -18,7 +18,7 @@ from tabr.cli.files import (
     target_of,
     target_option,
 )
-from tabr.cli.messages import Mistake, common, say, show_json
+from tabr.cli.messages import Mistake, Result, common
 
 output_option = click.option(
     "-o",
@@ -40,8 +40,7 @@ def add(
     table: Path,
     target: str | None,
     output: Path | None,
-    as_json: bool,
-) -> None:
+) -> Result:
     """Add the labelled rows of TABLE to the candidates of MODEL.
 
     Nothing is trained again; predictions use the new rows from now on.
@@ -53,16 +52,12 @@ def add(
     destination = output or model_file
     model.save(destination)
     n = len(model.candidates_)
-    if as_json:
-        ends = {"first_id": ids[0], "last_id": ids[-1]}
-        show_json(
-            {"model": str(destination), "added": len(ids), "candidates": n, **ends}
-        )
-    else:
-        say(
-            f"added {len(ids)} rows with ids {ids[0]} to {ids[-1]} to {destination},"
-            f" which now has {n} candidates"
-        )
+    ends = {"first_id": ids[0], "last_id": ids[-1]}
+    return Result(
+        {"model": str(destination), "added": len(ids), "candidates": n, **ends},
+        message=f"added {len(ids)} rows with ids {ids[0]} to {ids[-1]} to {destination}"
+        f", which now has {n} candidates",
+    )
 
 
 @click.command()
@@ -78,8 +73,7 @@ def remove(
     ids: str | None,
     table: Path | None,
     output: Path | None,
-    as_json: bool,
-) -> None:
+) -> Result:
     """Remove candidates from MODEL for good.
 
     Nothing is trained again; their ids are not given to other rows.
@@ -100,13 +94,11 @@ def remove(
     destination = output or model_file
     model.save(destination)
     n = len(model.candidates_)
-    if as_json:
-        show_json({"model": str(destination), "removed": before - n, "candidates": n})
-    else:
-        say(
-            f"removed {before - n} rows from {destination}, which now has {n}"
-            " candidates"
-        )
+    return Result(
+        {"model": str(destination), "removed": before - n, "candidates": n},
+        message=f"removed {before - n} rows from {destination}, which now has {n}"
+        " candidates",
+    )
 
 
 def _ids(text: str | None, table: Path | None) -> Any:

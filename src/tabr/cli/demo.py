@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from tabr.cli.files import members_option
-from tabr.cli.messages import common, say, show, show_json, terminal_width
+from tabr.cli.messages import Result, common, say, terminal_width
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +82,7 @@ TABLES: Mapping[str, DemoTable] = {
 
 
 @dataclass(frozen=True)
-class Result:
+class Comparison:
     """Scores of the methods, and a few rows with their neighbours."""
 
     table: str
@@ -143,7 +143,7 @@ def run(
     seconds: float = 90,
     verbose: bool = False,
     **params: Any,
-) -> Result:
+) -> Comparison:
     """Fit TabR and the baselines on a table of TABLES and score them on test rows.
 
     After `seconds`, shared by its members, TabR begins no epoch. `params` are further
@@ -171,7 +171,9 @@ def run(
         for k, case in enumerate(make_cases(model, test, [0, 1, 2], m=5))
     ]
     columns = differing_columns(model, cases)
-    return Result(name, len(train), len(test), train.shape[1], scores, cases, columns)
+    return Comparison(
+        name, len(train), len(test), train.shape[1], scores, cases, columns
+    )
 
 
 def _fit_and_score(estimator: Any, parts: Parts) -> dict[str, float]:
@@ -194,7 +196,7 @@ def _fit_and_score(estimator: Any, parts: Parts) -> dict[str, float]:
     return {**{name: scores[name] for name in names}, "seconds": seconds}
 
 
-def render(result: Result, width: int = 80) -> str:
+def render(result: Comparison, width: int = 80) -> str:
     """Return the result as plain text."""
     from tabr.cli.neighbor_view import case_lines, picture_lines
     from tabr.text import aligned, score
@@ -248,18 +250,15 @@ def render(result: Result, width: int = 80) -> str:
     help="Where to serve it.",
 )
 @common
-def demo(table: str, n_members: int, served: bool, port: int, as_json: bool) -> None:
+def demo(table: str, n_members: int, served: bool, port: int) -> Result:
     """Fit TabR and two baselines on a real table, without a download."""
     if served:
         _serve(table, n_members, port)
-        return
+        return Result({})
     result = run(table, n_members, verbose=sys.stderr.isatty())
-    if as_json:
-        values = dataclasses.asdict(result)
-        del values["columns"]
-        show_json(values)
-    else:
-        show(render(result, terminal_width()))
+    record = dataclasses.asdict(result)
+    del record["columns"]
+    return Result(record, render(result, terminal_width()))
 
 
 def _serve(table: str, n_members: int, port: int) -> None:

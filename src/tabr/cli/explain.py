@@ -18,7 +18,7 @@ from tabr.cli.files import (
     table_argument,
     table_output_option,
 )
-from tabr.cli.messages import Mistake, common, say, show, show_json, terminal_width
+from tabr.cli.messages import Mistake, Result, common, terminal_width
 
 rows_option = click.option(
     "--rows", metavar="0,5,7", help="Which rows, from 0.  [default: all]"
@@ -32,13 +32,11 @@ m_option = count_option("-m", default=5, text="Neighbours of each row that are s
 @rows_option
 @m_option
 @common
-def neighbors(
-    model_file: Path, table: Path, rows: str | None, m: int, as_json: bool
-) -> None:
+def neighbors(model_file: Path, table: Path, rows: str | None, m: int) -> Result:
     """Show which rows the predictions for TABLE came from."""
     model, frame = read_inputs(model_file, table)
     positions = _positions(rows, len(frame))
-    _show_cases(model, feature_columns(model, frame), positions, m, as_json)
+    return _cases(model, feature_columns(model, frame), positions, m)
 
 
 @click.command()
@@ -54,25 +52,24 @@ def explain(
     rows: str | None,
     m: int,
     output: Path | None,
-    as_json: bool,
-) -> None:
+) -> Result:
     """Show which rows predictions came from, and what each one did."""
     check_table_output(output, table, model_file)
     model, frame = read_inputs(model_file, table)
     positions = _positions(rows, len(frame))
     features = feature_columns(model, frame)
     if output is None:
-        _show_cases(model, features, positions, m, as_json, effects=True)
-        return
+        return _cases(model, features, positions, m, effects=True)
     from tabr.tables.files import write_table
 
     explained = model.explain(features.iloc[positions]).to_frame()
     explained["row"] = [positions[row] for row in explained["row"]]
     write_table(explained, output)
-    if as_json:
-        show_json({"output": str(output), "lines": len(explained)})
-    else:
-        say(f"wrote {len(explained)} neighbours of {len(positions)} rows to {output}")
+    return Result(
+        {"output": str(output), "lines": len(explained)},
+        message=f"wrote {len(explained)} neighbours of {len(positions)} rows"
+        f" to {output}",
+    )
 
 
 def _positions(text: str | None, n: int) -> list[int]:
@@ -85,25 +82,16 @@ def _positions(text: str | None, n: int) -> list[int]:
     return rows
 
 
-def _show_cases(
-    model: Any,
-    frame: Any,
-    rows: list[int],
-    m: int,
-    as_json: bool,
-    *,
-    effects: bool = False,
-) -> None:
-    """Write rows with their neighbours to stdout, as text or as JSON."""
+def _cases(
+    model: Any, frame: Any, rows: list[int], m: int, *, effects: bool = False
+) -> Result:
+    """Return rows with their neighbours."""
     from tabr.cli.neighbor_view import case_lines, differing_columns, make_cases
 
     cases = make_cases(model, frame, rows, m, effects=effects)
-    if as_json:
-        records = [dataclasses.asdict(case) for case in cases]
-        for record in records:
-            del record["truth"]  # which these commands do not read
-        show_json({"rows": records})
-        return
+    records = [dataclasses.asdict(case) for case in cases]
+    for record in records:
+        del record["truth"]  # which these commands do not read
     columns = differing_columns(model, cases)
     lines = case_lines(cases, columns, terminal_width(), distances=True)
-    show("\n".join(lines).lstrip("\n"))
+    return Result({"rows": records}, "\n".join(lines).lstrip("\n"))

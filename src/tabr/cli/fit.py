@@ -24,7 +24,7 @@ from tabr.cli.files import (
     table_argument,
     task_option,
 )
-from tabr.cli.messages import Mistake, common, say, show, show_json
+from tabr.cli.messages import Mistake, Result, common, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,9 +128,8 @@ def fit(
     same_group: tuple[str, ...],
     pairs: tuple[str, ...],
     quiet: bool,
-    as_json: bool,
     **options: Any,
-) -> int:
+) -> Result:
     """Fit a model to TABLE and save it as MODEL."""
     check_output(output, table, validation)
     from tabr.estimators import TabRClassifier, TabRRegressor
@@ -184,11 +183,8 @@ def fit(
         **_training_summary(model),
         "seconds": round(seconds, 3),
     }
-    if as_json:
-        show_json(summary)
-    else:
-        show(_summary_text(summary))
-    return 130 if summary["stopped"][-1] == "interrupted" else 0
+    code = 130 if summary["stopped"][-1] == "interrupted" else 0
+    return Result(summary, _summary_text(summary), code=code)
 
 
 def _choose_task(labels: pd.Series[Any], note: Any) -> str:

@@ -17,7 +17,7 @@ from tabr.cli.files import (
     target_of,
     target_option,
 )
-from tabr.cli.messages import Mistake, common, say, show, show_json
+from tabr.cli.messages import Mistake, Result, common
 
 
 @click.command()
@@ -26,9 +26,7 @@ from tabr.cli.messages import Mistake, common, say, show, show_json
 @table_output_option("A file, not stdout.")
 @click.option("--proba", is_flag=True, help="A column of probabilities for each class.")
 @common
-def predict(
-    model_file: Path, table: Path, output: Path | None, proba: bool, as_json: bool
-) -> None:
+def predict(model_file: Path, table: Path, output: Path | None, proba: bool) -> Result:
     """Predict the rows of TABLE, as CSV on stdout or as a file."""
     check_table_output(output, table, model_file)
     model, frame = read_inputs(model_file, table)
@@ -46,15 +44,11 @@ def predict(
         from tabr.tables.files import write_table
 
         write_table(result, output)
-        if as_json:
-            show_json({"output": str(output), "rows": len(result)})
-        else:
-            say(f"wrote {len(result)} predictions to {output}")
-    elif as_json:
-        columns = {str(name): result[name].to_numpy() for name in result}
-        show_json({"probabilities": columns} if proba else columns)
-    else:
-        click.echo(result.to_csv(index=False), nl=False)
+        message = f"wrote {len(result)} predictions to {output}"
+        return Result({"output": str(output), "rows": len(result)}, message=message)
+    columns: dict[str, Any] = {str(name): result[name].to_numpy() for name in result}
+    record = {"probabilities": columns} if proba else columns
+    return Result(record, result.to_csv(index=False).removesuffix("\n"))
 
 
 @click.command()
@@ -62,21 +56,19 @@ def predict(
 @table_argument
 @target_option
 @common
-def evaluate(model_file: Path, table: Path, target: str | None, as_json: bool) -> None:
+def evaluate(model_file: Path, table: Path, target: str | None) -> Result:
     """Score the predictions for TABLE, beside a constant one."""
     model, frame = read_inputs(model_file, table)
     target = target_of(model, frame, target, table)
     scores, constant = _scores(model, feature_columns(model, frame), frame[target])
-    if as_json:
-        about = {"target": target, "rows": len(frame)}
-        show_json({**about, "model": scores, "constant": constant})
-        return
     from tabr.text import aligned, number, score
 
     lines = [["", "model", "constant"]]
     lines += [[name, score(scores[name]), score(constant[name])] for name in scores]
     lines.append(["rows", number(len(frame)), ""])
-    show("\n".join(aligned(lines, "lr", gap=4)))
+    record = {"target": target, "rows": len(frame)}
+    record |= {"model": scores, "constant": constant}
+    return Result(record, "\n".join(aligned(lines, "lr", gap=4)))
 
 
 def _scores(

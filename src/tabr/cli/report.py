@@ -15,7 +15,7 @@ from tabr.cli.files import (
     target_of,
     target_option,
 )
-from tabr.cli.messages import Mistake, common, say, show_json
+from tabr.cli.messages import Mistake, Result, common
 
 
 @click.command()
@@ -40,8 +40,7 @@ def report(
     target: str | None,
     title: str | None,
     audit: bool,
-    as_json: bool,
-) -> None:
+) -> Result:
     """Write a page about MODEL and the labelled rows of TABLE.
 
     The rows should be new to the model. The page opens in any browser, without a
@@ -65,8 +64,7 @@ def report(
         model_file=model_file,
     )
     size = output.stat().st_size
-    if as_json:
-        about = {"target": target, "rows": len(frame), "bytes": size}
-        show_json({"output": str(output), **about})
-    else:
-        say(f"wrote a page about {len(frame)} rows to {output}, {size_of(size)}")
+    return Result(
+        {"output": str(output), "target": target, "rows": len(frame), "bytes": size},
+        message=f"wrote a page about {len(frame)} rows to {output}, {size_of(size)}",
+    )

@@ -16,7 +16,7 @@ from tabr.cli.bench import (
     task_options,
     worker_options,
 )
-from tabr.cli.messages import common, say, show, show_json
+from tabr.cli.messages import Result, common, say
 
 if TYPE_CHECKING:
     from tabr.bench.tasks.selection import TaskSelection
@@ -51,8 +51,7 @@ def tune(
     out: Path,
     resources: Any,
     budget: float | None,
-    as_json: bool,
-) -> int:
+) -> Result:
     """Search for good parameters on TABLE, by the validation score.
 
     A search that was stopped goes on where it was.
@@ -85,8 +84,5 @@ def tune(
             place = {"task": search.task.label, "split": search.task.split}
             records.append({**place, **best, "path": str(path)})
             texts.append(f"{tuning.best_text(best, search.task)}\nkept in {path}")
-    if as_json:
-        show_json({"incomplete_searches": n_open, "best": records})
-    elif texts:
-        show("\n\n".join(texts))
-    return 1 if n_open else 0
+    record = {"incomplete_searches": n_open, "best": records}
+    return Result(record, "\n\n".join(texts), code=1 if n_open else 0)

@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from tabr.cli.files import (
-    file_type,
-    ignore_option,
-    kind_option,
-    output_type,
-    task_option,
-)
+from tabr.cli import options
 from tabr.cli.messages import Mistake, Result, common, debug, say, show
 
 if TYPE_CHECKING:
@@ -47,9 +41,6 @@ def _read_json(
     return content
 
 
-count_option = functools.partial(
-    click.option, type=click.IntRange(1), show_default=True
-)
 names_option = functools.partial(
     click.option,
     metavar="NAME,NAME",
@@ -60,23 +51,23 @@ params_option = functools.partial(
 )
 data_option = click.option(
     "--data",
-    type=output_type,
+    type=options.output_type,
     help="Folder of the paper's tables.  [default: TABR_DATA]",
 )
 out_option = click.option(
     "--out",
-    type=output_type,
+    type=options.output_type,
     default=Path("results"),
     show_default=True,
     help="Folder of the results.",
 )
 _TASK_OPTIONS = (
-    click.argument("table", type=file_type, required=False),
-    click.option("--target", metavar="COL", help="The column of TABLE to predict."),
-    task_option,
-    ignore_option,
-    kind_option,
-    count_option("--splits", default=1, help="Random splits of TABLE."),
+    click.argument("table", type=options.input_type, required=False),
+    options.column("--target", help="The column of TABLE to predict."),
+    options.task,
+    options.ignore,
+    options.kind,
+    options.count("--splits", default=1, help="Random splits of TABLE."),
     names_option("--tasks", help="Tables of the paper, as in california,why/wine."),
     click.option(
         "--benchmark",
@@ -86,13 +77,13 @@ _TASK_OPTIONS = (
     data_option,
 )
 _WORKER_OPTIONS = (
-    count_option(
+    options.count(
         "--workers", help="Runs at a time.  [default: one for each core, on a GPU one]"
     ),
-    count_option(
+    options.count(
         "--threads", default=1, help="Threads of a run; results depend on them."
     ),
-    click.option("--device", help="cpu, cuda, ...  [default: a GPU if there is one]"),
+    options.device,
     click.option(
         "--ray",
         is_flag=False,
@@ -118,9 +109,9 @@ def task_options(command: Command) -> Command:
     names = inspect.signature(_selection).parameters
 
     @functools.wraps(command)
-    def with_selection(**options: Any) -> Any:
-        chosen = {name: options.pop(name) for name in names}
-        return command(selection=_selection(**chosen), **options)
+    def with_selection(**values: Any) -> Any:
+        chosen = {name: values.pop(name) for name in names}
+        return command(selection=_selection(**chosen), **values)
 
     return _with_options(with_selection, _TASK_OPTIONS)
 
@@ -130,22 +121,20 @@ def worker_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def with_resources(
-        workers: int | None, threads: int, device: str | None, **options: Any
+        workers: int | None, threads: int, device: str | None, **values: Any
     ) -> Any:
         from tabr.bench.workers import Resources, default_workers
 
         workers = workers or default_workers(device, threads)
-        ray, gpus = options.pop("ray"), options.pop("gpus")
+        ray, gpus = values.pop("ray"), values.pop("gpus")
         resources = Resources(device, workers, threads, ray, gpus)
-        return command(resources=resources, **options)
+        return command(resources=resources, **values)
 
     return _with_options(with_resources, _WORKER_OPTIONS)
 
 
-def _with_options(command: Command, options: tuple[Command, ...]) -> Command:
-    for option in reversed(options):
-        command = option(command)
-    return command
+def _with_options(command: Command, decorators: tuple[Command, ...]) -> Command:
+    return functools.reduce(lambda c, add: add(c), reversed(decorators), command)
 
 
 def _selection(
@@ -215,9 +204,9 @@ def bench(context: click.Context) -> None:
     help="Methods to fit, or all.  [default: for TABLE"
     " tabr-s, tabr, lightgbm, catboost, xgboost, mlp, knn; else tabr-s]",
 )
-@count_option("--seeds", default=15, help="Runs of each method, with seeds 0, 1, ...")
-@count_option("--few-seeds", help="Seeds of the paper's longest tables.")
-@count_option("--why-seeds", help="Seeds of the benchmark why.")
+@options.count("--seeds", default=15, help="Runs of each method, with seeds 0, 1, ...")
+@options.count("--few-seeds", help="Seeds of the paper's longest tables.")
+@options.count("--why-seeds", help="Seeds of the benchmark why.")
 @click.option(
     "--config",
     type=click.Choice(["default", "tuned", "retuned"]),
@@ -229,7 +218,7 @@ def bench(context: click.Context) -> None:
 @click.option(
     "--ensembles", is_flag=True, help="Keep predictions, and score means of five seeds."
 )
-@count_option(
+@options.count(
     "--seeds-per-fit",
     default=1,
     help="Seeds that are fitted as one where a method can: faster on a GPU, equal up to"
@@ -248,7 +237,7 @@ def run(
     out: Path,
     resources: Any,
     budget: float | None,
-    **options: Any,
+    **parameters: Any,
 ) -> Result:
     """Fit and score methods on TABLE, or on tables of the paper.
 
@@ -259,7 +248,7 @@ def run(
     from tabr.bench.runs import SeedCounts
 
     seed_counts = SeedCounts(seeds, few_seeds, why_seeds)
-    benchmark = Benchmark(selection, methods, seeds=seed_counts, **options)
+    benchmark = Benchmark(selection, methods, seeds=seed_counts, **parameters)
     with resumable():
         summary, tables = run_benchmark(
             benchmark,
@@ -283,7 +272,9 @@ def run(
 @bench.command()
 @task_options
 @out_option
-@click.option("--csv", type=output_type, help="A file for the same as CSV, all digits.")
+@click.option(
+    "--csv", type=options.output_type, help="A file for the same as CSV, all digits."
+)
 @common
 def table(selection: TaskSelection, out: Path, csv: Path | None) -> Result:
     """Show how methods stand on TABLE, or on tables of the paper."""
@@ -310,7 +301,9 @@ def table(selection: TaskSelection, out: Path, csv: Path | None) -> Result:
 @bench.command()
 @click.argument("labels", metavar="TASK...", nargs=-1, required=True)
 @data_option
-@click.option("--cache", type=output_type, help="Folder where downloads are kept.")
+@click.option(
+    "--cache", type=options.output_type, help="Folder where downloads are kept."
+)
 @debug
 def fetch(labels: tuple[str, ...], data: Path | None, cache: Path | None) -> None:
     """Get tables of the paper from OpenML, as in why/wine why/rl."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from tabr.cli.files import members_option
+from tabr.cli import options
 from tabr.cli.messages import Result, common, say, terminal_width
 
 if TYPE_CHECKING:
@@ -239,16 +239,9 @@ def render(result: Comparison, width: int = 80) -> str:
     show_default=True,
     help="Which table of scikit-learn.",
 )
-@members_option(default=5)
+@options.members(default=5)
 @click.option("--serve", "served", is_flag=True, help="Serve the model over HTTP.")
-@click.option(
-    "--port",
-    metavar="N",
-    type=click.IntRange(0, 65535),
-    default=8000,
-    show_default=True,
-    help="Where to serve it.",
-)
+@options.port
 @common
 def demo(table: str, n_members: int, served: bool, port: int) -> Result:
     """Fit TabR and two baselines on a real table, without a download."""

@@ -8,78 +8,64 @@ from typing import Any
 
 import click
 
-from tabr.cli.files import (
-    check_table_output,
-    count_option,
-    feature_columns,
-    model_argument,
-    read_inputs,
-    read_integers,
-    table_argument,
-    table_output_option,
-)
+from tabr.cli import options
 from tabr.cli.messages import Mistake, Result, common, terminal_width
 
-rows_option = click.option(
+rows_option = options.integers(
     "--rows", metavar="0,5,7", help="Which rows, from 0.  [default: all]"
 )
-m_option = count_option("-m", default=5, text="Neighbours of each row that are shown.")
+m_option = options.count("-m", default=5, help="Neighbours of each row that are shown.")
 
 
 @click.command()
-@model_argument
-@table_argument
+@options.model
+@options.table
 @rows_option
 @m_option
 @common
-def neighbors(model_file: Path, table: Path, rows: str | None, m: int) -> Result:
+def neighbors(model_file: Path, table: Path, rows: list[int] | None, m: int) -> Result:
     """Show which rows the predictions for TABLE came from."""
-    model, frame = read_inputs(model_file, table)
-    positions = _positions(rows, len(frame))
-    return _cases(model, feature_columns(model, frame), positions, m)
+    model, frame, rows = _read(model_file, table, rows)
+    return _cases(model, frame, rows, m)
 
 
 @click.command()
-@model_argument
-@table_argument
+@options.model
+@options.table
 @rows_option
 @m_option
-@table_output_option("A table of all neighbours.")
+@options.output(metavar="OUT", help="A table of all neighbours.")
 @common
 def explain(
-    model_file: Path,
-    table: Path,
-    rows: str | None,
-    m: int,
-    output: Path | None,
+    model_file: Path, table: Path, rows: list[int] | None, m: int, output: Path | None
 ) -> Result:
     """Show which rows predictions came from, and what each one did."""
-    check_table_output(output, table, model_file)
-    model, frame = read_inputs(model_file, table)
-    positions = _positions(rows, len(frame))
-    features = feature_columns(model, frame)
+    options.check_table_output(output, table, model_file)
+    model, frame, rows = _read(model_file, table, rows)
     if output is None:
-        return _cases(model, features, positions, m, effects=True)
+        return _cases(model, frame, rows, m, effects=True)
     from tabr.tables.files import write_table
 
-    explained = model.explain(features.iloc[positions]).to_frame()
-    explained["row"] = [positions[row] for row in explained["row"]]
+    explained = model.explain(frame.iloc[rows]).to_frame()
+    explained["row"] = [rows[row] for row in explained["row"]]
     write_table(explained, output)
-    return Result(
-        {"output": str(output), "lines": len(explained)},
-        message=f"wrote {len(explained)} neighbours of {len(positions)} rows"
-        f" to {output}",
-    )
+    n = len(explained)
+    message = f"wrote {n} neighbours of {len(rows)} rows to {output}"
+    return Result({"output": str(output), "lines": n}, message=message)
 
 
-def _positions(text: str | None, n: int) -> list[int]:
-    """Return the rows that the option names, or all n."""
-    if text is None:
-        return list(range(n))
-    rows = read_integers("--rows", text)
+def _read(
+    model_file: Path, table: Path, rows: list[int] | None
+) -> tuple[Any, Any, list[int]]:
+    """Return a model, the columns that it reads, and the rows that are asked for."""
+    model, frame = options.read_inputs(model_file, table)
+    n = len(frame)
+    if rows is None:
+        rows = list(range(n))
     if not all(0 <= row < n for row in rows):
+        text = ",".join(map(str, rows))
         raise Mistake(f"--rows must be from 0 to {n - 1}, however: {text!r}")
-    return rows
+    return model, options.feature_columns(model, frame), rows
 
 
 def _cases(

@@ -7,42 +7,33 @@ from typing import Any
 
 import click
 
-from tabr.cli.files import (
-    check_table_output,
-    feature_columns,
-    model_argument,
-    read_inputs,
-    table_argument,
-    table_output_option,
-    target_of,
-    target_option,
-)
+from tabr.cli import options
 from tabr.cli.messages import Mistake, Result, common
 
 
 @click.command()
-@model_argument
-@table_argument
-@table_output_option("A file, not stdout.")
+@options.model
+@options.table
+@options.output(metavar="OUT", help="A file, not stdout.")
 @click.option("--proba", is_flag=True, help="A column of probabilities for each class.")
 @common
 def predict(model_file: Path, table: Path, output: Path | None, proba: bool) -> Result:
     """Predict the rows of TABLE, as CSV on stdout or as a file."""
-    check_table_output(output, table, model_file)
-    model, frame = read_inputs(model_file, table)
+    options.check_table_output(output, table, model_file)
+    model, frame = options.read_inputs(model_file, table)
     if proba and not hasattr(model, "classes_"):
         raise Mistake("--proba is for classes, however the model predicts numbers")
     import pandas as pd
 
-    rows = feature_columns(model, frame)
+    from tabr.tables.files import write_table
+
+    rows = options.feature_columns(model, frame)
     if proba:
         names = model.classes_.astype(str)
         result = pd.DataFrame(model.predict_proba(rows), columns=names)
     else:
         result = pd.DataFrame({"prediction": model.predict(rows)})
     if output is not None:
-        from tabr.tables.files import write_table
-
         write_table(result, output)
         message = f"wrote {len(result)} predictions to {output}"
         return Result({"output": str(output), "rows": len(result)}, message=message)
@@ -52,23 +43,23 @@ def predict(model_file: Path, table: Path, output: Path | None, proba: bool) -> 
 
 
 @click.command()
-@model_argument
-@table_argument
-@target_option
+@options.model
+@options.table
+@options.target
 @common
 def evaluate(model_file: Path, table: Path, target: str | None) -> Result:
     """Score the predictions for TABLE, beside a constant one."""
-    model, frame = read_inputs(model_file, table)
-    target = target_of(model, frame, target, table)
-    scores, constant = _scores(model, feature_columns(model, frame), frame[target])
+    model, rows, labels = options.read_labelled(model_file, table, target)
+    scores, constant = _scores(model, options.feature_columns(model, rows), labels)
     from tabr.text import aligned, number, score
 
     lines = [["", "model", "constant"]]
     lines += [[name, score(scores[name]), score(constant[name])] for name in scores]
-    lines.append(["rows", number(len(frame)), ""])
-    record = {"target": target, "rows": len(frame)}
-    record |= {"model": scores, "constant": constant}
-    return Result(record, "\n".join(aligned(lines, "lr", gap=4)))
+    lines.append(["rows", number(len(rows)), ""])
+    record = {"target": labels.name, "rows": len(rows), "model": scores}
+    return Result(
+        {**record, "constant": constant}, "\n".join(aligned(lines, "lr", gap=4))
+    )
 
 
 def _scores(

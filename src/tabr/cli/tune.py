@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tabr.cli.bench import (
-    count_option,
-    names_option,
-    out_option,
-    params_option,
-    resumable,
-    task_options,
-    worker_options,
-)
+from tabr.cli import bench, options
 from tabr.cli.messages import Result, common, say
 
 if TYPE_CHECKING:
@@ -23,22 +15,24 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@task_options
-@names_option("--methods", default="tabr-s", show_default=True, help="Methods to tune.")
-@count_option("--trials", help="Trials in all.  [default: as in the paper]")
+@bench.task_options
+@bench.names_option(
+    "--methods", default="tabr-s", show_default=True, help="Methods to tune."
+)
+@options.count("--trials", help="Trials in all.  [default: as in the paper]")
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="For trials."
 )
 @click.option("--prune", is_flag=True, help="End trials early that fall behind.")
-@params_option(help="Parameters that are not tuned.")
+@bench.params_option(help="Parameters that are not tuned.")
 @click.option(
     "--storage",
     metavar="URL",
     help="Database of the trials, for many machines, such as"
     " postgresql+psycopg://user@host/name.  [default: SQLite in --out]",
 )
-@out_option
-@worker_options
+@bench.out_option
+@bench.worker_options
 @common
 def tune(
     selection: TaskSelection,
@@ -67,7 +61,7 @@ def tune(
         prunes=prune,
         fixed=tuple(params.items()),
     )
-    with resumable():
+    with bench.resumable():
         n_open = tuning.tune(
             searches,
             selection.folder,

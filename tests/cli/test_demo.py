@@ -21,7 +21,7 @@ def digits() -> demo.Comparison:
 
 @pytest.mark.parametrize("name", demo.TABLES)
 def test_tables_have_readable_columns_and_labels(name: str):
-    frame, y = demo.TABLES[name].load()
+    frame, y = demo.load(name)
     assert len(frame) == len(y)
     assert all(column.replace("/", "_").isidentifier() for column in frame.columns)
     assert str(y.name).isidentifier()

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,9 +21,6 @@ from tabr.cli.messages import Mistake, Result, common, debug, say, show
 
 if TYPE_CHECKING:
     from tabr.bench.tasks.selection import TaskSelection
-
-Command = Callable[..., Any]
-
 
 # --- options that commands share ----------------------------------------------------
 
@@ -58,83 +54,8 @@ out_option = click.option(
     "--out",
     type=options.output_type,
     default=Path("results"),
-    show_default=True,
     help="Folder of the results.",
 )
-_TASK_OPTIONS = (
-    click.argument("table", type=options.input_type, required=False),
-    options.column("--target", help="The column of TABLE to predict."),
-    options.task,
-    options.ignore,
-    options.kind,
-    options.count("--splits", default=1, help="Random splits of TABLE."),
-    names_option("--tasks", help="Tables of the paper, as in california,why/wine."),
-    click.option(
-        "--benchmark",
-        type=click.Choice(["default", "why", "all"]),
-        help="Tables of the paper by benchmark.  [default: default]",
-    ),
-    data_option,
-)
-_WORKER_OPTIONS = (
-    options.count(
-        "--workers", help="Runs at a time.  [default: one for each core, on a GPU one]"
-    ),
-    options.count(
-        "--threads", default=1, help="Threads of a run; results depend on them."
-    ),
-    options.device,
-    click.option(
-        "--ray",
-        is_flag=False,
-        flag_value="local",
-        metavar="[ADDRESS]",
-        help="Workers on a Ray cluster, or on a new local one.",
-    ),
-    click.option(
-        "--gpus",
-        type=click.FloatRange(0),
-        default=0.0,
-        show_default=True,
-        help="GPUs that Ray gives to a worker.",
-    ),
-    click.option(
-        "--budget", type=float, metavar="S", help="Seconds; then all runs are ended."
-    ),
-)
-
-
-def task_options(command: Command) -> Command:
-    """Add the options that choose tasks; the command gets them as `selection`."""
-    names = inspect.signature(_selection).parameters
-
-    @functools.wraps(command)
-    def with_selection(**values: Any) -> Any:
-        chosen = {name: values.pop(name) for name in names}
-        return command(selection=_selection(**chosen), **values)
-
-    return _with_options(with_selection, _TASK_OPTIONS)
-
-
-def worker_options(command: Command) -> Command:
-    """Add the options of the hardware; the command gets `resources` and `budget`."""
-
-    @functools.wraps(command)
-    def with_resources(
-        workers: int | None, threads: int, device: str | None, **values: Any
-    ) -> Any:
-        from tabr.bench.workers import Resources, default_workers
-
-        workers = workers or default_workers(device, threads)
-        ray, gpus = values.pop("ray"), values.pop("gpus")
-        resources = Resources(device, workers, threads, ray, gpus)
-        return command(resources=resources, **values)
-
-    return _with_options(with_resources, _WORKER_OPTIONS)
-
-
-def _with_options(command: Command, decorators: tuple[Command, ...]) -> Command:
-    return functools.reduce(lambda c, add: add(c), reversed(decorators), command)
 
 
 def _selection(
@@ -171,6 +92,63 @@ def _selection(
         )
     user_table = UserTable(table, target, ignore, tuple(kinds.items()))
     return TaskSelection(user_table, None if task == "auto" else task, splits)
+
+
+task_options = options.grouped(
+    "selection",
+    _selection,
+    click.argument("table", type=options.input_type, required=False),
+    options.column("--target", help="The column of TABLE to predict."),
+    options.task,
+    options.ignore,
+    options.kind,
+    options.count("--splits", default=1, help="Random splits of TABLE."),
+    names_option("--tasks", help="Tables of the paper, as in california,why/wine."),
+    click.option(
+        "--benchmark",
+        type=click.Choice(["default", "why", "all"]),
+        help="Tables of the paper by benchmark.  [default: default]",
+    ),
+    data_option,
+)
+
+
+def _resources(
+    workers: int | None, threads: int, device: str | None, ray: str | None, gpus: float
+) -> Any:
+    from tabr.bench.workers import Resources, default_workers
+
+    workers = workers or default_workers(device, threads)
+    return Resources(device, workers, threads, ray, gpus)
+
+
+worker_options = options.grouped(
+    "resources",
+    _resources,
+    options.count(
+        "--workers", help="Runs at a time.  [default: one for each core, on a GPU one]"
+    ),
+    options.count(
+        "--threads", default=1, help="Threads of a run; results depend on them."
+    ),
+    options.device,
+    click.option(
+        "--ray",
+        is_flag=False,
+        flag_value="local",
+        metavar="[ADDRESS]",
+        help="Workers on a Ray cluster, or on a new local one.",
+    ),
+    click.option(
+        "--gpus",
+        type=click.FloatRange(0),
+        default=0.0,
+        help="GPUs that Ray gives to a worker.",
+    ),
+    click.option(
+        "--budget", type=float, metavar="S", help="Seconds; then all runs are ended."
+    ),
+)
 
 
 @contextmanager
@@ -211,7 +189,6 @@ def bench(context: click.Context) -> None:
     "--config",
     type=click.Choice(["default", "tuned", "retuned"]),
     default="default",
-    show_default=True,
     help="Parameters: a method's own, the paper's tuned ones, or those of `tabr tune`.",
 )
 @params_option(help="Parameters; they make the run a trial.")

@@ -32,15 +32,10 @@ def add(
     options.check_output(output, table)
     model, rows, labels = options.read_labelled(model_file, table, target)
     ids = model.add_candidates(rows, labels)
-    destination = output or model_file
-    model.save(destination)
-    n = len(model.candidates_)
-    ends = {"first_id": ids[0], "last_id": ids[-1]}
-    return Result(
-        {"model": str(destination), "added": len(ids), "candidates": n, **ends},
-        message=f"added {len(ids)} rows with ids {ids[0]} to {ids[-1]} to {destination}"
-        f", which now has {n} candidates",
-    )
+    first, last, n = ids[0], ids[-1], len(ids)
+    counts = {"added": n, "first_id": first, "last_id": last}
+    text = f"added {n} rows with ids {first} to {last} to"
+    return _save(model, output or model_file, counts, text)
 
 
 @click.command()
@@ -76,11 +71,16 @@ def remove(
         model.remove_candidates(ids)
     except UnknownIdError as error:
         raise Mistake(f"{error}; nothing was removed") from error
-    destination = output or model_file
-    model.save(destination)
+    n = before - len(model.candidates_)
+    text = f"removed {n} rows from"
+    return _save(model, output or model_file, {"removed": n}, text)
+
+
+def _save(model: Any, path: Path, counts: dict[str, int], text: str) -> Result:
+    """Write a model whose candidates changed; `text` says how, before the path."""
+    model.save(path)
     n = len(model.candidates_)
     return Result(
-        {"model": str(destination), "removed": before - n, "candidates": n},
-        message=f"removed {before - n} rows from {destination}, which now has {n}"
-        " candidates",
+        {"model": str(path), **counts, "candidates": n},
+        message=f"{text} {path}, which now has {n} candidates",
     )

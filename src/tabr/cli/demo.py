@@ -223,7 +223,6 @@ def render(result: Comparison, width: int = 80) -> str:
     "--table",
     type=click.Choice(list(TABLES)),
     default=next(iter(TABLES)),
-    show_default=True,
     help="Which table of scikit-learn.",
 )
 @options.members(default=5)

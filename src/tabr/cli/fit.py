@@ -101,6 +101,7 @@ def fit(
     """Fit a model to TABLE and save it as MODEL."""
     options.check_output(output, table, validation)
     from tabr.estimators import TabRClassifier, TabRRegressor
+    from tabr.tables.targets import choose_task
 
     rule = _rule(past_only, window, gap, not_same_group, same_group)
     columns_of_rule = () if rule is None else rule.columns
@@ -108,7 +109,9 @@ def fit(
     frame = options.read_columns(table, *columns_of_rule, *no_features, *kinds)
     note = (lambda text: None) if quiet else say
     if task == "auto":
-        task = _choose_task(frame[target], note)
+        task, reason = choose_task(frame[target])
+        other = {"regression": "classification"}.get(task, "regression")
+        note(f"{target!r} holds {reason}: {task} (if not, --task {other})")
     estimator = TabRRegressor if task == "regression" else TabRClassifier
     # What a rule reads stays in the table, though it be no feature.
     kept = [name for name in ignore if name in columns_of_rule]
@@ -149,16 +152,6 @@ def fit(
     }
     code = 130 if summary["stopped"][-1] == "interrupted" else 0
     return Result(summary, _summary_text(summary), code=code)
-
-
-def _choose_task(labels: pd.Series[Any], note: Any) -> str:
-    """Return the task that follows from the labels, and give the reason."""
-    from tabr.tables.targets import choose_task
-
-    task, reason = choose_task(labels)
-    other = {"regression": "classification"}.get(task, "regression")
-    note(f"{labels.name!r} holds {reason}: {task} (if not, --task {other})")
-    return task
 
 
 def _rule(

@@ -7,7 +7,9 @@ it brings pandas with it.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,9 +49,7 @@ def _read_integers(
 
 # Options with a name of their own, which commands complete.
 column = functools.partial(click.option, metavar="COL")
-count = functools.partial(
-    click.option, metavar="N", type=click.IntRange(1), show_default=True
-)
+count = functools.partial(click.option, metavar="N", type=click.IntRange(1))
 integers = functools.partial(click.option, callback=_read_integers)
 members = functools.partial(
     count, "--members", "n_members", help="Networks whose predictions are averaged."
@@ -64,7 +64,6 @@ task = click.option(
     "--task",
     type=click.Choice(["auto", "regression", "classification"]),
     default="auto",
-    show_default=True,
     help="What is predicted: numbers or classes.",
 )
 kind = click.option(
@@ -88,6 +87,25 @@ device = click.option(
 port = count(
     "--port", type=click.IntRange(0, 65535), default=8000, help="Where it is served."
 )
+
+
+def grouped(
+    name: str, make: Callable[..., Any], *decorators: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a decorator that adds options; a command gets what `make` makes of them.
+
+    The options are the parameters of `make`; the command gets one, by this name.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_group(**values: Any) -> Any:
+            group = {key: values.pop(key) for key in inspect.signature(make).parameters}
+            return command(**{name: make(**group)}, **values)
+
+        return functools.reduce(lambda c, add: add(c), reversed(decorators), with_group)
+
+    return decorate
 
 
 def check_output(path: Path | None, *inputs: Path | None) -> None:

@@ -1,14 +1,15 @@
-"""The commands `predict` and `evaluate`."""
+"""The commands `predict`, `evaluate`, `neighbors` and `explain`: a model on a table."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import click
 
 from tabr.cli import options
-from tabr.cli.messages import Mistake, Result, common
+from tabr.cli.messages import Mistake, Result, common, terminal_width
 
 
 @click.command()
@@ -79,3 +80,77 @@ def _scores(
     codes, constant = target.encode(truth), np.tile(usual, (len(truth), 1))
     scores = class_scores(codes, model.predict_proba(rows))
     return scores, class_scores(codes, constant)
+
+
+# --- where predictions come from ----------------------------------------------------
+
+rows_option = options.integers(
+    "--rows", metavar="0,5,7", help="Which rows, from 0.  [default: all]"
+)
+m_option = options.count("-m", default=5, help="Neighbours of each row that are shown.")
+
+
+@click.command()
+@options.model
+@options.table
+@rows_option
+@m_option
+@common
+def neighbors(model_file: Path, table: Path, rows: list[int] | None, m: int) -> Result:
+    """Show which rows the predictions for TABLE came from."""
+    model, frame, rows = _read(model_file, table, rows)
+    return _cases(model, frame, rows, m)
+
+
+@click.command()
+@options.model
+@options.table
+@rows_option
+@m_option
+@options.output(metavar="OUT", help="A table of all neighbours.")
+@common
+def explain(
+    model_file: Path, table: Path, rows: list[int] | None, m: int, output: Path | None
+) -> Result:
+    """Show which rows predictions came from, and what each one did."""
+    options.check_table_output(output, table, model_file)
+    model, frame, rows = _read(model_file, table, rows)
+    if output is None:
+        return _cases(model, frame, rows, m, effects=True)
+    from tabr.tables.files import write_table
+
+    explained = model.explain(frame.iloc[rows]).to_frame()
+    explained["row"] = [rows[row] for row in explained["row"]]
+    write_table(explained, output)
+    n = len(explained)
+    message = f"wrote {n} neighbours of {len(rows)} rows to {output}"
+    return Result({"output": str(output), "lines": n}, message=message)
+
+
+def _read(
+    model_file: Path, table: Path, rows: list[int] | None
+) -> tuple[Any, Any, list[int]]:
+    """Return a model, the columns that it reads, and the rows that are asked for."""
+    model, frame = options.read_inputs(model_file, table)
+    n = len(frame)
+    if rows is None:
+        rows = list(range(n))
+    if not all(0 <= row < n for row in rows):
+        text = ",".join(map(str, rows))
+        raise Mistake(f"--rows must be from 0 to {n - 1}, however: {text!r}")
+    return model, options.feature_columns(model, frame), rows
+
+
+def _cases(
+    model: Any, frame: Any, rows: list[int], m: int, *, effects: bool = False
+) -> Result:
+    """Return rows with their neighbours."""
+    from tabr.cli.neighbor_view import case_lines, differing_columns, make_cases
+
+    cases = make_cases(model, frame, rows, m, effects=effects)
+    records = [dataclasses.asdict(case) for case in cases]
+    for record in records:
+        del record["truth"]  # which these commands do not read
+    columns = differing_columns(model, cases)
+    lines = case_lines(cases, columns, terminal_width(), distances=True)
+    return Result({"rows": records}, "\n".join(lines).lstrip("\n"))

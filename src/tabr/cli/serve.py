@@ -13,9 +13,7 @@ from tabr.cli.messages import debug
 
 @click.command()
 @options.model
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
-)
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @options.port
 @click.option(
     "--store",

@@ -16,13 +16,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @bench.task_options
-@bench.names_option(
-    "--methods", default="tabr-s", show_default=True, help="Methods to tune."
-)
+@bench.names_option("--methods", default="tabr-s", help="Methods to tune.")
 @options.count("--trials", help="Trials in all.  [default: as in the paper]")
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="For trials."
-)
+@click.option("--seed", type=click.IntRange(0), default=0, help="For trials.")
 @click.option("--prune", is_flag=True, help="End trials early that fall behind.")
 @bench.params_option(help="Parameters that are not tuned.")
 @click.option(
@@ -63,12 +59,7 @@ def tune(
     )
     with bench.resumable():
         n_open = tuning.tune(
-            searches,
-            selection.folder,
-            out,
-            resources,
-            budget_seconds=budget,
-            log=say,
+            searches, selection.folder, out, resources, budget_seconds=budget, log=say
         )
     records, texts = [], []
     for search in searches:

@@ -1,8 +1,8 @@
 """The command line: arguments come in, results go to stdout and messages to stderr.
 
-Each command has a file. It parses, calls the library, and words what went wrong: a
-user's mistake is one sentence and exit code 2. What is slow to import, and the rooms
-that only one command needs, are imported inside the command.
+A command parses, calls the library and returns a `Result`, which is written as text or
+as JSON. A user's mistake is one sentence and exit code 2. What is slow to import, and
+the rooms that only one command needs, are imported inside the command.
 """
 
 from __future__ import annotations
@@ -12,25 +12,18 @@ import click
 from tabr import __version__
 
 # As modules: a command of the same name would hide its module here.
-from tabr.cli import (
-    audit,
-    bench,
-    candidates,
-    demo,
-    explain,
-    fit,
-    predict,
-    report,
-    serve,
-    tune,
-)
+from tabr.cli import audit, bench, candidates, demo, fit, predict, report, serve, tune
 from tabr.cli.messages import Commands, debug
 
 
 @click.group(
     cls=Commands,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 88},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 88,
+        "show_default": True,
+    },
 )
 @click.version_option(__version__, message="tabr %(version)s")
 @debug
@@ -48,8 +41,8 @@ for _command in (
     fit.fit,
     predict.predict,
     predict.evaluate,
-    explain.neighbors,
-    explain.explain,
+    predict.neighbors,
+    predict.explain,
     candidates.add,
     candidates.remove,
     audit.audit,

@@ -7,33 +7,25 @@ from typing import Any
 
 import click
 
-from tabr.cli.files import (
-    check_table_output,
-    file_type,
-    ignore_option,
-    seed_option,
-    table_argument,
-    table_output_option,
-    target_option,
-)
-from tabr.cli.messages import Mistake, common, say, show, show_json
+from tabr.cli import options
+from tabr.cli.messages import Mistake, Result, common
 
 TRAINING = ("train", "training")  # values of a split column; all others are tested
 
 
 @click.command()
-@table_argument
-@target_option
-@click.option("--test", type=file_type, help="The other part, as a table.")
-@click.option(
-    "--split",
-    metavar="COL",
-    help="The column that says which rows are for training: 'train' or true.",
+@options.table
+@options.target
+@click.option("--test", type=options.input_type, help="The other part, as a table.")
+@options.column(
+    "--split", help="The column that says which rows are for training: 'train' or true."
 )
-@click.option("--model", type=file_type, help="A fitted model to ask for neighbours.")
-@ignore_option
-@seed_option
-@table_output_option("A table of all rows that are named.")
+@click.option(
+    "--model", type=options.input_type, help="A fitted model to ask for neighbours."
+)
+@options.ignore
+@options.seed
+@options.output(metavar="OUT", help="A table of all rows that are named.")
 @common
 def audit(
     table: Path,
@@ -44,47 +36,39 @@ def audit(
     ignore: tuple[str, ...],
     random_state: int,
     output: Path | None,
-    as_json: bool,
-) -> None:
+) -> Result:
     """Find leaks, copies, contradictions and drift in TABLE.
 
     Without --test and --split a random fifth of the rows is held out.
     """
-    check_table_output(output, table, test, model)
+    options.check_table_output(output, table, test, model)
     if target is None:
         raise Mistake("--target must name the column with the labels")
     if test is not None and split is not None:
         raise Mistake("--test and --split both name the test part; leave one out")
     from tabr.audit import audit as run
     from tabr.estimators import load_model
-    from tabr.tables.files import check_column, read_table, write_table
+    from tabr.tables.files import write_table
 
-    frame = read_table(table)
     left_out = [target, *([split] if split else []), *ignore]
-    for name in left_out:
-        check_column(frame, name, table)
+    frame = options.read_columns(table, *left_out)
     rows = frame.drop(columns=left_out)
     if rows.shape[1] == 0:
         raise Mistake(f"{table} must have a column besides {', '.join(left_out)}")
-    options: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     if test is not None:
-        other = read_table(test)
-        check_column(other, target, test)
-        options["X_test"] = other.drop(columns=left_out, errors="ignore")
-        options["y_test"] = other[target]
+        other = options.read_columns(test, target)
+        parts["X_test"] = other.drop(columns=left_out, errors="ignore")
+        parts["y_test"] = other[target]
     if split is not None:
-        options["test_rows"] = _test_rows(frame[split], split)
-    if model is not None:
-        options["model"] = load_model(model)
-    report = run(rows, frame[target], random_state=random_state, **options)
+        parts["test_rows"] = _test_rows(frame[split], split)
+    fitted = None if model is None else load_model(model)
+    report = run(rows, frame[target], model=fitted, random_state=random_state, **parts)
+    message = ""
     if output is not None:
         write_table(report.to_frame(), output)
-    if as_json:
-        show_json(report.to_dict())
-        return
-    show(str(report))
-    if output is not None:
-        say(f"wrote the rows of {len(report.findings)} findings to {output}")
+        message = f"wrote the rows of {len(report.findings)} findings to {output}"
+    return Result(report.to_dict(), str(report), message)
 
 
 def _test_rows(column: Any, name: str) -> Any:

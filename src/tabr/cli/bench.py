@@ -7,30 +7,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from tabr.cli.files import (
-    file_type,
-    ignore_option,
-    kind_option,
-    output_type,
-    task_option,
-)
-from tabr.cli.messages import Mistake, common, debug, say, show, show_json
+from tabr.cli import options
+from tabr.cli.messages import Mistake, Result, common, debug, say, show
 
 if TYPE_CHECKING:
     from tabr.bench.tasks.selection import TaskSelection
-
-Command = Callable[..., Any]
-
 
 # --- options that commands share ----------------------------------------------------
 
@@ -47,9 +37,6 @@ def _read_json(
     return content
 
 
-count_option = functools.partial(
-    click.option, type=click.IntRange(1), show_default=True
-)
 names_option = functools.partial(
     click.option,
     metavar="NAME,NAME",
@@ -60,92 +47,15 @@ params_option = functools.partial(
 )
 data_option = click.option(
     "--data",
-    type=output_type,
+    type=options.output_type,
     help="Folder of the paper's tables.  [default: TABR_DATA]",
 )
 out_option = click.option(
     "--out",
-    type=output_type,
+    type=options.output_type,
     default=Path("results"),
-    show_default=True,
     help="Folder of the results.",
 )
-_TASK_OPTIONS = (
-    click.argument("table", type=file_type, required=False),
-    click.option("--target", metavar="COL", help="The column of TABLE to predict."),
-    task_option,
-    ignore_option,
-    kind_option,
-    count_option("--splits", default=1, help="Random splits of TABLE."),
-    names_option("--tasks", help="Tables of the paper, as in california,why/wine."),
-    click.option(
-        "--benchmark",
-        type=click.Choice(["default", "why", "all"]),
-        help="Tables of the paper by benchmark.  [default: default]",
-    ),
-    data_option,
-)
-_WORKER_OPTIONS = (
-    count_option(
-        "--workers", help="Runs at a time.  [default: one for each core, on a GPU one]"
-    ),
-    count_option(
-        "--threads", default=1, help="Threads of a run; results depend on them."
-    ),
-    click.option("--device", help="cpu, cuda, ...  [default: a GPU if there is one]"),
-    click.option(
-        "--ray",
-        is_flag=False,
-        flag_value="local",
-        metavar="[ADDRESS]",
-        help="Workers on a Ray cluster, or on a new local one.",
-    ),
-    click.option(
-        "--gpus",
-        type=click.FloatRange(0),
-        default=0.0,
-        show_default=True,
-        help="GPUs that Ray gives to a worker.",
-    ),
-    click.option(
-        "--budget", type=float, metavar="S", help="Seconds; then all runs are ended."
-    ),
-)
-
-
-def task_options(command: Command) -> Command:
-    """Add the options that choose tasks; the command gets them as `selection`."""
-    names = inspect.signature(_selection).parameters
-
-    @functools.wraps(command)
-    def with_selection(**options: Any) -> Any:
-        chosen = {name: options.pop(name) for name in names}
-        return command(selection=_selection(**chosen), **options)
-
-    return _with_options(with_selection, _TASK_OPTIONS)
-
-
-def worker_options(command: Command) -> Command:
-    """Add the options of the hardware; the command gets `resources` and `budget`."""
-
-    @functools.wraps(command)
-    def with_resources(
-        workers: int | None, threads: int, device: str | None, **options: Any
-    ) -> Any:
-        from tabr.bench.workers import Resources, default_workers
-
-        workers = workers or default_workers(device, threads)
-        ray, gpus = options.pop("ray"), options.pop("gpus")
-        resources = Resources(device, workers, threads, ray, gpus)
-        return command(resources=resources, **options)
-
-    return _with_options(with_resources, _WORKER_OPTIONS)
-
-
-def _with_options(command: Command, options: tuple[Command, ...]) -> Command:
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 def _selection(
@@ -184,6 +94,63 @@ def _selection(
     return TaskSelection(user_table, None if task == "auto" else task, splits)
 
 
+task_options = options.grouped(
+    "selection",
+    _selection,
+    click.argument("table", type=options.input_type, required=False),
+    options.column("--target", help="The column of TABLE to predict."),
+    options.task,
+    options.ignore,
+    options.kind,
+    options.count("--splits", default=1, help="Random splits of TABLE."),
+    names_option("--tasks", help="Tables of the paper, as in california,why/wine."),
+    click.option(
+        "--benchmark",
+        type=click.Choice(["default", "why", "all"]),
+        help="Tables of the paper by benchmark.  [default: default]",
+    ),
+    data_option,
+)
+
+
+def _resources(
+    workers: int | None, threads: int, device: str | None, ray: str | None, gpus: float
+) -> Any:
+    from tabr.bench.workers import Resources, default_workers
+
+    workers = workers or default_workers(device, threads)
+    return Resources(device, workers, threads, ray, gpus)
+
+
+worker_options = options.grouped(
+    "resources",
+    _resources,
+    options.count(
+        "--workers", help="Runs at a time.  [default: one for each core, on a GPU one]"
+    ),
+    options.count(
+        "--threads", default=1, help="Threads of a run; results depend on them."
+    ),
+    options.device,
+    click.option(
+        "--ray",
+        is_flag=False,
+        flag_value="local",
+        metavar="[ADDRESS]",
+        help="Workers on a Ray cluster, or on a new local one.",
+    ),
+    click.option(
+        "--gpus",
+        type=click.FloatRange(0),
+        default=0.0,
+        help="GPUs that Ray gives to a worker.",
+    ),
+    click.option(
+        "--budget", type=float, metavar="S", help="Seconds; then all runs are ended."
+    ),
+)
+
+
 @contextmanager
 def resumable() -> Iterator[None]:
     """End the workers and exit in order when the command is interrupted or ended."""
@@ -215,21 +182,20 @@ def bench(context: click.Context) -> None:
     help="Methods to fit, or all.  [default: for TABLE"
     " tabr-s, tabr, lightgbm, catboost, xgboost, mlp, knn; else tabr-s]",
 )
-@count_option("--seeds", default=15, help="Runs of each method, with seeds 0, 1, ...")
-@count_option("--few-seeds", help="Seeds of the paper's longest tables.")
-@count_option("--why-seeds", help="Seeds of the benchmark why.")
+@options.count("--seeds", default=15, help="Runs of each method, with seeds 0, 1, ...")
+@options.count("--few-seeds", help="Seeds of the paper's longest tables.")
+@options.count("--why-seeds", help="Seeds of the benchmark why.")
 @click.option(
     "--config",
     type=click.Choice(["default", "tuned", "retuned"]),
     default="default",
-    show_default=True,
     help="Parameters: a method's own, the paper's tuned ones, or those of `tabr tune`.",
 )
 @params_option(help="Parameters; they make the run a trial.")
 @click.option(
     "--ensembles", is_flag=True, help="Keep predictions, and score means of five seeds."
 )
-@count_option(
+@options.count(
     "--seeds-per-fit",
     default=1,
     help="Seeds that are fitted as one where a method can: faster on a GPU, equal up to"
@@ -248,9 +214,8 @@ def run(
     out: Path,
     resources: Any,
     budget: float | None,
-    as_json: bool,
-    **options: Any,
-) -> int:
+    **parameters: Any,
+) -> Result:
     """Fit and score methods on TABLE, or on tables of the paper.
 
     What is done is not repeated: the same command goes on where it was stopped.
@@ -260,7 +225,7 @@ def run(
     from tabr.bench.runs import SeedCounts
 
     seed_counts = SeedCounts(seeds, few_seeds, why_seeds)
-    benchmark = Benchmark(selection, methods, seeds=seed_counts, **options)
+    benchmark = Benchmark(selection, methods, seeds=seed_counts, **parameters)
     with resumable():
         summary, tables = run_benchmark(
             benchmark,
@@ -270,35 +235,32 @@ def run(
             seeds_per_fit=seeds_per_fit,
             log=say,
         )
-    if as_json:
-        counts = dataclasses.asdict(summary).items()
-        runs = {name.removeprefix("n_"): count for name, count in counts}
-        records = [to_record(table, task) for task, table in tables]
-        show_json({"runs": runs, "tables": records})
-    elif selection.table is not None and tables:
+    counts = dataclasses.asdict(summary).items()
+    runs = {name.removeprefix("n_"): count for name, count in counts}
+    records = [to_record(table, task) for task, table in tables]
+    text = ""
+    if selection.table is not None and tables:
         (task, table), *_ = tables
-        show(to_text(table, task))
-    return 1 if summary.n_failed else 0
+        text = to_text(table, task)
+    code = 1 if summary.n_failed else 0
+    return Result({"runs": runs, "tables": records}, text, code=code)
 
 
 @bench.command()
 @task_options
 @out_option
-@click.option("--csv", type=output_type, help="A file for the same as CSV, all digits.")
+@click.option(
+    "--csv", type=options.output_type, help="A file for the same as CSV, all digits."
+)
 @common
-def table(selection: TaskSelection, out: Path, csv: Path | None, as_json: bool) -> None:
+def table(selection: TaskSelection, out: Path, csv: Path | None) -> Result:
     """Show how methods stand on TABLE, or on tables of the paper."""
-    from tabr.bench.ranks import (
-        average_ranks_text,
-        read_results,
-        standings,
-        to_record,
-        to_text,
-    )
+    from tabr.bench import ranks
 
     tasks = {task.label: task for task in selection.tasks()}
     tables = [
-        (task, standings(read_results(out, task), task)) for task in tasks.values()
+        (task, ranks.standings(ranks.read_results(out, task), task))
+        for task in tasks.values()
     ]
     if csv is not None:
         import pandas as pd
@@ -306,19 +268,19 @@ def table(selection: TaskSelection, out: Path, csv: Path | None, as_json: bool) 
         csv.parent.mkdir(parents=True, exist_ok=True)
         parts = [frame.assign(task=task.label) for task, frame in tables]
         pd.concat(parts).to_csv(csv, index=False, lineterminator="\n")
-    if as_json:
-        show_json({"tables": [to_record(frame, task) for task, frame in tables]})
-        return
-    texts = [to_text(frame, task) for task, frame in tables]
+    texts = [ranks.to_text(frame, task) for task, frame in tables]
     if len(tables) > 1:
-        texts.append(average_ranks_text(tables))
-    show("\n\n".join(texts))
+        texts.append(ranks.average_ranks_text(tables))
+    records = [ranks.to_record(frame, task) for task, frame in tables]
+    return Result({"tables": records}, "\n\n".join(texts))
 
 
 @bench.command()
 @click.argument("labels", metavar="TASK...", nargs=-1, required=True)
 @data_option
-@click.option("--cache", type=output_type, help="Folder where downloads are kept.")
+@click.option(
+    "--cache", type=options.output_type, help="Folder where downloads are kept."
+)
 @debug
 def fetch(labels: tuple[str, ...], data: Path | None, cache: Path | None) -> None:
     """Get tables of the paper from OpenML, as in why/wine why/rl."""

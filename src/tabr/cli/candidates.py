@@ -7,115 +7,80 @@ from typing import Any
 
 import click
 
-from tabr.cli.files import (
-    check_output,
-    file_type,
-    model_argument,
-    output_type,
-    read_inputs,
-    read_integers,
-    table_argument,
-    target_of,
-    target_option,
-)
-from tabr.cli.messages import Mistake, common, say, show_json
+from tabr.cli import options
+from tabr.cli.messages import Mistake, Result, common
 
-output_option = click.option(
-    "-o",
-    "--output",
+output_option = options.output(
     metavar="MODEL",
-    type=output_type,
     help="Another file to write.  [default: MODEL itself, whole or not at all]",
 )
 
 
 @click.command()
-@model_argument
-@table_argument
-@target_option
+@options.model
+@options.table
+@options.target
 @output_option
 @common
 def add(
-    model_file: Path,
-    table: Path,
-    target: str | None,
-    output: Path | None,
-    as_json: bool,
-) -> None:
+    model_file: Path, table: Path, target: str | None, output: Path | None
+) -> Result:
     """Add the labelled rows of TABLE to the candidates of MODEL.
 
     Nothing is trained again; predictions use the new rows from now on.
     """
-    check_output(output, table)
-    model, frame = read_inputs(model_file, table)
-    target = target_of(model, frame, target, table)
-    ids = model.add_candidates(frame.drop(columns=target), frame[target])
-    destination = output or model_file
-    model.save(destination)
-    n = len(model.candidates_)
-    if as_json:
-        ends = {"first_id": ids[0], "last_id": ids[-1]}
-        show_json(
-            {"model": str(destination), "added": len(ids), "candidates": n, **ends}
-        )
-    else:
-        say(
-            f"added {len(ids)} rows with ids {ids[0]} to {ids[-1]} to {destination},"
-            f" which now has {n} candidates"
-        )
+    options.check_output(output, table)
+    model, rows, labels = options.read_labelled(model_file, table, target)
+    ids = model.add_candidates(rows, labels)
+    first, last, n = ids[0], ids[-1], len(ids)
+    counts = {"added": n, "first_id": first, "last_id": last}
+    text = f"added {n} rows with ids {first} to {last} to"
+    return _save(model, output or model_file, counts, text)
 
 
 @click.command()
-@model_argument
-@click.option("--ids", metavar="3,17,18", help="Ids of candidates.")
+@options.model
+@options.integers("--ids", metavar="3,17,18", help="Ids of candidates.")
 @click.option(
-    "--from", "table", metavar="TABLE", type=file_type, help="A table with a column id."
+    "--from",
+    "table",
+    metavar="TABLE",
+    type=options.input_type,
+    help="A table with a column id.",
 )
 @output_option
 @common
 def remove(
-    model_file: Path,
-    ids: str | None,
-    table: Path | None,
-    output: Path | None,
-    as_json: bool,
-) -> None:
+    model_file: Path, ids: Any, table: Path | None, output: Path | None
+) -> Result:
     """Remove candidates from MODEL for good.
 
     Nothing is trained again; their ids are not given to other rows.
     """
     if (ids is None) == (table is None):
         raise Mistake("give either --ids or --from, to say which candidates go")
-    check_output(output, table)
+    options.check_output(output, table)
     from tabr.errors import UnknownIdError
     from tabr.estimators import load_model
 
-    ids_to_remove = _ids(ids, table)
+    if table is not None:
+        ids = options.read_columns(table, "id")["id"].to_numpy()
     model = load_model(model_file)
     before = len(model.candidates_)
     try:
-        model.remove_candidates(ids_to_remove)
+        model.remove_candidates(ids)
     except UnknownIdError as error:
         raise Mistake(f"{error}; nothing was removed") from error
-    destination = output or model_file
-    model.save(destination)
+    n = before - len(model.candidates_)
+    text = f"removed {n} rows from"
+    return _save(model, output or model_file, {"removed": n}, text)
+
+
+def _save(model: Any, path: Path, counts: dict[str, int], text: str) -> Result:
+    """Write a model whose candidates changed; `text` says how, before the path."""
+    model.save(path)
     n = len(model.candidates_)
-    if as_json:
-        show_json({"model": str(destination), "removed": before - n, "candidates": n})
-    else:
-        say(
-            f"removed {before - n} rows from {destination}, which now has {n}"
-            " candidates"
-        )
-
-
-def _ids(text: str | None, table: Path | None) -> Any:
-    """Return the ids of either option."""
-    if text is not None:
-        return read_integers("--ids", text)
-    assert table is not None
-    from tabr.tables.files import check_column, read_table
-
-    frame = read_table(table)
-    check_column(frame, "id", table)
-    return frame["id"].to_numpy()
+    return Result(
+        {"model": str(path), **counts, "candidates": n},
+        message=f"{text} {path}, which now has {n} candidates",
+    )

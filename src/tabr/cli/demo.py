@@ -9,21 +9,19 @@ import dataclasses
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from tabr.cli.files import members_option
-from tabr.cli.messages import common, say, show, show_json, terminal_width
+from tabr.cli import options
+from tabr.cli.messages import Result, common, say, terminal_width
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tabr.cli.neighbor_view import Case
-    from tabr.estimators import TabRClassifier, TabRRegressor
 
     Parts = tuple[pd.DataFrame, pd.DataFrame, pd.Series[Any], pd.Series[Any]]
 
@@ -33,56 +31,51 @@ N_NEIGHBORS = [1, 3, 5, 10, 20, 40]  # the k that the baseline chooses from
 class DemoTable(NamedTuple):
     """A table that comes with scikit-learn."""
 
+    target: str
     about: str
-    load: Callable[[], tuple[pd.DataFrame, pd.Series[Any]]]
-    classes: bool = True
-    pictures: bool = False  # rows are 8 x 8 images
+    kind: str = "Classifier"  # or "Regressor", as names of estimators end
 
 
-def _diabetes() -> tuple[pd.DataFrame, pd.Series[Any]]:
-    from sklearn.datasets import load_diabetes
+TABLES = {
+    "diabetes": DemoTable(
+        "progression",
+        "442 patients; how far has their disease gone after a year?",
+        kind="Regressor",
+    ),
+    "breast-cancer": DemoTable(
+        "diagnosis", "569 tumours, measured under the microscope; malignant or benign?"
+    ),
+    "wine": DemoTable(
+        "grower", "178 wines, analysed chemically; which of three growers made them?"
+    ),
+    "digits": DemoTable(
+        "digit", "1,797 images of 8 x 8 pixels; which digit was written?"
+    ),
+}
+DIABETES_COLUMNS = (
+    "age sex bmi blood_pressure total_cholesterol ldl hdl cholesterol_ratio"
+    " triglycerides_log glucose"
+)
 
-    table = load_diabetes(scaled=False, as_frame=True)
-    names = "age sex bmi blood_pressure total_cholesterol ldl hdl cholesterol_ratio"
-    columns = [*names.split(), "triglycerides_log", "glucose"]
-    return table.data.set_axis(columns, axis=1), table.target.rename("progression")
 
-
-def _classes(loader: str, target: str) -> tuple[pd.DataFrame, pd.Series[Any]]:
+def load(name: str) -> tuple[pd.DataFrame, pd.Series[Any]]:
+    """Return the rows and the labels of a table of TABLES, with readable names."""
     import numpy as np
     import pandas as pd
     from sklearn import datasets
 
-    table = getattr(datasets, loader)(as_frame=True)
-    labels = np.asarray(table.target_names)[table.target]
-    columns = [str(name).replace(" ", "_") for name in table.data.columns]
-    return table.data.set_axis(columns, axis=1), pd.Series(labels, name=target)
-
-
-TABLES: Mapping[str, DemoTable] = {
-    "diabetes": DemoTable(
-        "442 patients; how far has their disease gone after a year?",
-        _diabetes,
-        classes=False,
-    ),
-    "breast-cancer": DemoTable(
-        "569 tumours, measured under the microscope; malignant or benign?",
-        lambda: _classes("load_breast_cancer", "diagnosis"),
-    ),
-    "wine": DemoTable(
-        "178 wines, analysed chemically; which of three growers made them?",
-        lambda: _classes("load_wine", "grower"),
-    ),
-    "digits": DemoTable(
-        "1,797 images of 8 x 8 pixels; which digit was written?",
-        lambda: _classes("load_digits", "digit"),
-        pictures=True,
-    ),
-}
+    if name == "diabetes":
+        table = datasets.load_diabetes(scaled=False, as_frame=True)
+        columns, labels = DIABETES_COLUMNS.split(), table.target
+    else:
+        table = getattr(datasets, f"load_{name.replace('-', '_')}")(as_frame=True)
+        columns = [str(column).replace(" ", "_") for column in table.data]
+        labels = pd.Series(np.asarray(table.target_names)[table.target])
+    return table.data.set_axis(columns, axis=1), labels.rename(TABLES[name].target)
 
 
 @dataclass(frozen=True)
-class Result:
+class Comparison:
     """Scores of the methods, and a few rows with their neighbours."""
 
     table: str
@@ -98,52 +91,46 @@ def split(name: str, seed: int = 0) -> Parts:
     """Return training rows, test rows (a fifth) and the labels of each."""
     from sklearn.model_selection import train_test_split
 
-    frame, y = TABLES[name].load()
-    strata = y if TABLES[name].classes else None
+    frame, y = load(name)
+    strata = y if TABLES[name].kind == "Classifier" else None
     parts: Parts = tuple(
         train_test_split(frame, y, test_size=0.2, random_state=seed, stratify=strata)
     )
     return parts
 
 
-def baselines(classes: bool) -> dict[str, Any]:
-    """Return gradient boosting as it comes, and nearest neighbours with a good k."""
+def make_models(
+    name: str, n_members: int, seed: int = 0, **params: Any
+) -> dict[str, Any]:
+    """Return TabR, boosting as it comes, and nearest neighbours with a good k."""
     from sklearn import ensemble, neighbors
     from sklearn.model_selection import GridSearchCV
     from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import StandardScaler
 
-    kind = "Classifier" if classes else "Regressor"
-    boosting = getattr(ensemble, f"HistGradientBoosting{kind}")(random_state=0)
-    nearest = getattr(neighbors, f"KNeighbors{kind}")()
+    from tabr import estimators
+
+    kind = TABLES[name].kind
+    tabr = getattr(estimators, f"TabR{kind}")
+    boosting = getattr(ensemble, f"HistGradientBoosting{kind}")
+    nearest = getattr(neighbors, f"KNeighbors{kind}")
     search = GridSearchCV(
-        Pipeline([("scale", StandardScaler()), ("nearest", nearest)]),
+        Pipeline([("scale", StandardScaler()), ("nearest", nearest())]),
         {"nearest__n_neighbors": N_NEIGHBORS},
-        scoring="accuracy" if classes else "neg_root_mean_squared_error",
+        scoring="accuracy" if kind == "Classifier" else "neg_root_mean_squared_error",
         cv=5,
     )
-    return {"gradient boosting": boosting, "nearest neighbours": search}
-
-
-def make_model(
-    name: str, n_members: int, seed: int = 0, **params: Any
-) -> TabRClassifier | TabRRegressor:
-    """Return a model for a table of TABLES that is not fitted yet."""
-    from tabr.estimators import TabRClassifier, TabRRegressor
-
-    kind = TabRClassifier if TABLES[name].classes else TabRRegressor
-    return kind(n_members=n_members, random_state=seed, **params)
+    title = "TabR" if n_members == 1 else f"TabR, {n_members} members"
+    return {
+        title: tabr(n_members=n_members, random_state=seed, **params),
+        "gradient boosting": boosting(random_state=0),
+        "nearest neighbours": search,
+    }
 
 
 def run(
-    name: str,
-    n_members: int,
-    *,
-    seed: int = 0,
-    seconds: float = 90,
-    verbose: bool = False,
-    **params: Any,
-) -> Result:
+    name: str, n_members: int, *, seed: int = 0, seconds: float = 90, **params: Any
+) -> Comparison:
     """Fit TabR and the baselines on a table of TABLES and score them on test rows.
 
     After `seconds`, shared by its members, TabR begins no epoch. `params` are further
@@ -153,11 +140,11 @@ def run(
 
     parts = split(name, seed)
     train, test, _, y_test = parts
-    params = {"time_limit": seconds / n_members, "verbose": verbose, **params}
-    model = make_model(name, n_members, seed, **params)
-    title = "TabR" if n_members == 1 else f"TabR, {n_members} members"
+    params["time_limit"] = seconds / n_members
+    models = make_models(name, n_members, seed, **params)
+    model, *_ = models.values()
     scores: dict[str, dict[str, float]] = {}
-    for label, estimator in {title: model, **baselines(TABLES[name].classes)}.items():
+    for label, estimator in models.items():
         say(f"fitting {label} on {len(train)} rows of {name}")
         scores_of_method = _fit_and_score(estimator, parts)
         if estimator is model:
@@ -171,7 +158,9 @@ def run(
         for k, case in enumerate(make_cases(model, test, [0, 1, 2], m=5))
     ]
     columns = differing_columns(model, cases)
-    return Result(name, len(train), len(test), train.shape[1], scores, cases, columns)
+    return Comparison(
+        name, len(train), len(test), train.shape[1], scores, cases, columns
+    )
 
 
 def _fit_and_score(estimator: Any, parts: Parts) -> dict[str, float]:
@@ -194,7 +183,7 @@ def _fit_and_score(estimator: Any, parts: Parts) -> dict[str, float]:
     return {**{name: scores[name] for name in names}, "seconds": seconds}
 
 
-def render(result: Result, width: int = 80) -> str:
+def render(result: Comparison, width: int = 80) -> str:
     """Return the result as plain text."""
     from tabr.cli.neighbor_view import case_lines, picture_lines
     from tabr.text import aligned, score
@@ -216,11 +205,11 @@ def render(result: Result, width: int = 80) -> str:
         "The first three test rows, each with the five training rows that"
         " weighed most:",
     ]
-    if table.pictures:
+    if result.table == "digits":
         lines += picture_lines(result.cases, width)
     else:
         lines += case_lines(result.cases, result.columns, width)
-    kind = "TabRClassifier" if table.classes else "TabRRegressor"
+    kind = f"TabR{table.kind}"
     lines += [
         "",
         "Next:    tabr fit your.csv --target COL -o model.tabr",
@@ -234,32 +223,21 @@ def render(result: Result, width: int = 80) -> str:
     "--table",
     type=click.Choice(list(TABLES)),
     default=next(iter(TABLES)),
-    show_default=True,
     help="Which table of scikit-learn.",
 )
-@members_option(default=5)
+@options.members(default=5)
 @click.option("--serve", "served", is_flag=True, help="Serve the model over HTTP.")
-@click.option(
-    "--port",
-    metavar="N",
-    type=click.IntRange(0, 65535),
-    default=8000,
-    show_default=True,
-    help="Where to serve it.",
-)
+@options.port
 @common
-def demo(table: str, n_members: int, served: bool, port: int, as_json: bool) -> None:
+def demo(table: str, n_members: int, served: bool, port: int) -> Result:
     """Fit TabR and two baselines on a real table, without a download."""
     if served:
         _serve(table, n_members, port)
-        return
+        return Result({})
     result = run(table, n_members, verbose=sys.stderr.isatty())
-    if as_json:
-        values = dataclasses.asdict(result)
-        del values["columns"]
-        show_json(values)
-    else:
-        show(render(result, terminal_width()))
+    record = dataclasses.asdict(result)
+    del record["columns"]
+    return Result(record, render(result, terminal_width()))
 
 
 def _serve(table: str, n_members: int, port: int) -> None:
@@ -271,8 +249,8 @@ def _serve(table: str, n_members: int, port: int) -> None:
 
     train, _, y_train, _ = split(table)
     say(f"fitting TabR on {len(train)} rows of {table}")
-    model = make_model(table, n_members).fit(train, y_train)
+    model, *_ = make_models(table, n_members).values()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{table}.tabr"
-        model.save(path)
+        model.fit(train, y_train).save(path)
         serve(path, port=port)

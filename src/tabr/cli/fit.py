@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
+import operator
 import sys
 import time
 from collections.abc import Iterable
@@ -12,75 +14,45 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tabr.cli.files import (
-    KINDS,
-    check_output,
-    file_type,
-    ignore_option,
-    kind_option,
-    members_option,
-    output_type,
-    seed_option,
-    table_argument,
-    task_option,
-)
-from tabr.cli.messages import Mistake, common, say, show, show_json
+from tabr.cli import options
+from tabr.cli.messages import Mistake, Result, common, say
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tabr.candidates.rules import Rule
 
-# Parameters of the estimators that have an option of their own.
+# Parameters of the estimators that have an option of another name.
 OPTIONS = {
-    "n_members": "--members",
-    "embedding": "--embedding",
-    "random_state": "--seed",
-    "device": "--device",
-    "time_limit": "--time-limit",
-    "max_epochs": "--max-epochs",
     "column_kinds": "--kind",
     "candidates": "--past-only and the like",
-    "refit_candidates": "--refit-candidates",
-    "ignore": "--ignore",
     "verbose": "--quiet",
 }
 
 
 @click.command()
-@table_argument
-@click.option("--target", required=True, metavar="COL", help="The column to predict.")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="MODEL",
-    type=output_type,
-    help="The file to write.",
-)
-@task_option
-@click.option("--validation", type=file_type, help="Rows to stop early by.")
-@click.option("--weight", metavar="COL", help="The column that weighs the rows.")
-@ignore_option
-@kind_option
-@click.option(
-    "--past-only", metavar="COL", help="Times: only earlier rows become neighbours."
-)
+@options.table
+@options.column("--target", required=True, help="The column to predict.")
+@options.output(metavar="MODEL", required=True, help="The file to write.")
+@options.task
+@click.option("--validation", type=options.input_type, help="Rows to stop early by.")
+@options.column("--weight", help="The column that weighs the rows.")
+@options.ignore
+@options.kind
+@options.column("--past-only", help="Times: only earlier rows become neighbours.")
 @click.option(
     "--window", metavar="SPAN", help="How far back they may lie, such as 365D."
 )
 @click.option(
     "--gap", metavar="SPAN", help="How much time must lie between, such as 1D."
 )
-@click.option(
+@options.column(
     "--not-same-group",
-    metavar="COL",
     multiple=True,
     help="Groups whose rows do not become each other's neighbours; repeatable.",
 )
-@click.option(
+@options.column(
     "--same-group",
-    metavar="COL",
     multiple=True,
     help="Groups whose rows have neighbours only among themselves; repeatable.",
 )
@@ -89,18 +61,14 @@ OPTIONS = {
     is_flag=True,
     help="After training, validation rows become candidates too.",
 )
-@members_option(default=1)
+@options.members(default=1)
 @click.option(
     "--embedding",
     type=click.Choice(["lr", "plr", "plr-lite"]),
     help="How numbers are embedded.  [default: not at all]",
 )
-@seed_option
-@click.option(
-    "--device",
-    metavar="NAME",
-    help="cpu, cuda, ...  [default: a GPU if there is one]",
-)
+@options.seed
+@options.device
 @click.option("--time-limit", type=float, metavar="S", help="Seconds for each member.")
 @click.option("--max-epochs", type=int, metavar="N", help="Stop after this many.")
 @click.option(
@@ -128,23 +96,22 @@ def fit(
     same_group: tuple[str, ...],
     pairs: tuple[str, ...],
     quiet: bool,
-    as_json: bool,
-    **options: Any,
-) -> int:
+    **params: Any,
+) -> Result:
     """Fit a model to TABLE and save it as MODEL."""
-    check_output(output, table, validation)
+    options.check_output(output, table, validation)
     from tabr.estimators import TabRClassifier, TabRRegressor
-    from tabr.tables.files import check_column, read_table
+    from tabr.tables.targets import choose_task
 
-    frame = read_table(table)
     rule = _rule(past_only, window, gap, not_same_group, same_group)
     columns_of_rule = () if rule is None else rule.columns
     no_features = [target, *([weight] if weight else []), *ignore]
-    for name in [*columns_of_rule, *no_features, *kinds]:
-        check_column(frame, name, table)
+    frame = options.read_columns(table, *columns_of_rule, *no_features, *kinds)
     note = (lambda text: None) if quiet else say
     if task == "auto":
-        task = _choose_task(frame[target], note)
+        task, reason = choose_task(frame[target])
+        other = {"regression": "classification"}.get(task, "regression")
+        note(f"{target!r} holds {reason}: {task} (if not, --task {other})")
     estimator = TabRRegressor if task == "regression" else TabRClassifier
     # What a rule reads stays in the table, though it be no feature.
     kept = [name for name in ignore if name in columns_of_rule]
@@ -154,13 +121,12 @@ def fit(
         candidates=rule,
         ignore=kept,
         verbose=not quiet and sys.stderr.isatty(),
-        **options,
+        **params,
         **_params(pairs, estimator),
     )
     eval_set = None
     if validation is not None:
-        rows = read_table(validation)
-        check_column(rows, target, validation)
+        rows = options.read_columns(validation, target)
         eval_set = rows.drop(columns=left_out, errors="ignore"), rows[target]
     weights = _weights(frame[weight]) if weight else None
     note(f"fitting on {len(frame)} rows")
@@ -184,21 +150,8 @@ def fit(
         **_training_summary(model),
         "seconds": round(seconds, 3),
     }
-    if as_json:
-        show_json(summary)
-    else:
-        show(_summary_text(summary))
-    return 130 if summary["stopped"][-1] == "interrupted" else 0
-
-
-def _choose_task(labels: pd.Series[Any], note: Any) -> str:
-    """Return the task that follows from the labels, and give the reason."""
-    from tabr.tables.targets import choose_task
-
-    task, reason = choose_task(labels)
-    other = {"regression": "classification"}.get(task, "regression")
-    note(f"{labels.name!r} holds {reason}: {task} (if not, --task {other})")
-    return task
+    code = 130 if summary["stopped"][-1] == "interrupted" else 0
+    return Result(summary, _summary_text(summary), code=code)
 
 
 def _rule(
@@ -218,10 +171,7 @@ def _rule(
         rules.append(PastOnly(past_only, _span(window), _span(gap)))
     rules += [NotSameGroup(name) for name in not_same]
     rules += [SameGroup(name) for name in same]
-    whole: Rule | None = None
-    for rule in rules:
-        whole = rule if whole is None else whole & rule
-    return whole
+    return functools.reduce(operator.and_, rules) if rules else None
 
 
 def _span(text: str | None) -> Any:
@@ -247,11 +197,14 @@ def _params(pairs: Iterable[str], estimator: type) -> dict[str, Any]:
     from tabr.text import closest
 
     parameters = inspect.signature(estimator).parameters
+    command = click.get_current_context().command
+    options_by_name = {o.name: o.opts[0] for o in command.params} | OPTIONS
     params: dict[str, Any] = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
-        if name in OPTIONS:
-            raise Mistake(f"{name} has an option of its own: use {OPTIONS[name]}")
+        if name in parameters and name in options_by_name:
+            option = options_by_name[name]
+            raise Mistake(f"{name} has an option of its own: use {option}")
         if name not in parameters:
             near = closest(name, parameters)
             raise Mistake(f"there is no parameter {name!r}; the closest are {near}")
@@ -283,7 +236,7 @@ def _training_summary(model: Any) -> dict[str, Any]:
         named_score = "RMSE", -score
     used = list(model.preprocessor_.kinds_.values())
     return {
-        "columns": {kind: used.count(kind) for kind in KINDS if kind in used},
+        "columns": {kind: used.count(kind) for kind in options.KINDS if kind in used},
         "constant_columns": list(model.preprocessor_.dropped),
         "members": len(histories),
         "validation_score": dict(zip(("name", "value"), named_score, strict=True)),

@@ -1,14 +1,15 @@
-"""Results, messages, and one sentence for a mistake."""
+"""Results of commands, messages, and one sentence for a mistake."""
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -17,6 +18,15 @@ from tabr.errors import TabrError
 
 class Mistake(click.ClickException):
     """What the user can mend, in one sentence."""
+
+
+class Result(NamedTuple):
+    """What a command returns, and `common` writes."""
+
+    record: dict[str, Any]  # all that --json prints
+    text: str = ""  # for stdout otherwise
+    message: str = ""  # for stderr otherwise
+    code: int = 0
 
 
 def say(text: str) -> None:
@@ -31,13 +41,6 @@ def show(text: str) -> None:
     except UnicodeEncodeError:
         text = text.translate(str.maketrans("█▉▊▋▌▍▎▏▓▒░…", "####==--%+.~"))
     click.echo(text)
-
-
-def show_json(value: object) -> None:
-    """Write one JSON object to stdout; what is not finite becomes null."""
-    from tabr.text import plain_tree  # which brings pandas with it
-
-    click.echo(json.dumps(plain_tree(value), allow_nan=False, ensure_ascii=False))
 
 
 def terminal_width() -> int:
@@ -92,7 +95,24 @@ def debug(command: Callable[..., Any]) -> Callable[..., Any]:
     return option(command)
 
 
-def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that all have."""
+def common(command: Callable[..., Result]) -> Callable[..., Any]:
+    """Give a command the options that all have, and write its result."""
+
+    @functools.wraps(command)
+    def write_result(as_json: bool, **values: Any) -> int:
+        record, text, message, code = command(**values)
+        if as_json:
+            from tabr.text import plain_tree  # which brings pandas with it
+
+            plain = plain_tree(record)
+            click.echo(json.dumps(plain, allow_nan=False, ensure_ascii=False))
+            return code
+        if text:
+            show(text)
+        if message:
+            say(message)
+        return code
+
     text = "Print one JSON object instead of text."
-    return click.option("--json", "as_json", is_flag=True, help=text)(debug(command))
+    option = click.option("--json", "as_json", is_flag=True, help=text)
+    return option(debug(write_result))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,16 +12,19 @@ import pandas as pd
 from sklearn.base import is_classifier
 
 from tabr.estimators import TabRClassifier, TabRRegressor
-from tabr.prediction.explanation import Explanation
 from tabr.text import aligned, percent
 from tabr.text import cell as long_cell
 
 Model = TabRClassifier | TabRRegressor
 
+FIXED = ("weight", "distance", "effect", "label", "corrected")
 MAX_COLUMNS = 6  # of the table, next to weights and labels
 BAR = 10  # characters of the longest bar
 EIGHTHS = " ▏▎▍▌▋▊▉"
 SHADES = " ░▒▓█"
+
+# A line of a terminal has to hold many.
+cell = functools.partial(long_cell, digits=4, longest=18)
 
 
 @dataclass(frozen=True)
@@ -58,62 +62,43 @@ def make_cases(
     With `effects`, which take longer, also what each neighbour did to the prediction.
     """
     chosen = frame.iloc[rows].reset_index(drop=True)
-    explanation: Explanation | None = None
+    of_rows: dict[str, Any] = {"row": rows}
+    of_neighbors: dict[str, Any] = {}
     if effects:
         explanation = model.explain(chosen)
-        predictions, table = explanation.answers, explanation.table
-        scores = explanation.predictions
+        table, labels = explanation.table, explanation.labels
+        answers, scores = explanation.answers, explanation.predictions
+        of_rows |= {"alone": explanation.alone, "share": explanation.share}
+        of_neighbors["effect"] = explanation.effects
+        if explanation.corrections is not None:
+            of_neighbors["correction"] = explanation.corrections
     else:
-        scores, table, _ = model.signals(chosen)
-        predictions = model.target_.answers(scores)
-        if is_classifier(model):
-            scores = scores.max(1)
+        scores, table, labels = model.signals(chosen)
+        answers = model.target_.answers(scores)
+    if is_classifier(model):
+        of_rows["probability"] = scores if effects else scores.max(1)
     candidates = model.candidates_
     if not set(model.preprocessor_.kinds_) <= set(chosen.columns):
         chosen = chosen.set_axis(candidates.frame.columns, axis=1)  # a nameless fit
+    of_rows |= {"prediction": answers, "columns": chosen.to_dict("records")}
+    of_neighbors |= {"id": table.ids, "label": labels}
+    of_neighbors |= {"weight": table.weights, "distance": table.distances}
     ids = table.ids[:, :m]
     distinct = np.unique(ids[ids >= 0])
-    columns = dict(zip(distinct, _records(candidates.look_up(distinct)), strict=True))
-    labels = dict(zip(distinct, candidates.y_of(distinct), strict=True))
-    cases = []
-    for k, record in enumerate(_records(chosen)):
-        neighbors = [
-            Neighbor(
-                int(id),
-                float(table.weights[k, j]),
-                float(table.distances[k, j]),
-                labels[id],
-                columns[id],
-                *_effect_and_correction(explanation, k, j),
-            )
-            for j, id in enumerate(ids[k])
-            if id >= 0
-        ]
-        case = Case(rows[k], predictions[k], record, neighbors)
-        if is_classifier(model):
-            case = replace(case, probability=float(scores[k]))
-        if explanation is not None:
-            alone, share = float(explanation.alone[k]), float(explanation.share[k])
-            case = replace(case, alone=alone, share=share)
-        cases.append(case)
-    return cases
+    records = candidates.look_up(distinct).to_dict("records")
+    columns = dict(zip(distinct, records, strict=True))
 
+    def neighbor(k: int, j: int) -> Neighbor:
+        values = {name: part[k, j] for name, part in of_neighbors.items()}
+        return Neighbor(columns=columns[ids[k, j]], **values)
 
-def _effect_and_correction(
-    explanation: Explanation | None, k: int, j: int
-) -> tuple[float | None, float | None]:
-    """Return what the j-th neighbour of the k-th row did, where that is known."""
-    if explanation is None:
-        return None, None
-    effect = float(explanation.effects[k, j])
-    if explanation.corrections is None:
-        return effect, None
-    return effect, float(explanation.corrections[k, j])
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = frame.to_dict("records")  # type: ignore[assignment]
-    return records
+    return [
+        Case(
+            neighbors=[neighbor(k, j) for j in range(ids.shape[1]) if ids[k, j] >= 0],
+            **{name: part[k] for name, part in of_rows.items()},
+        )
+        for k in range(len(rows))
+    ]
 
 
 def differing_columns(model: Model, cases: list[Case]) -> list[str]:
@@ -143,22 +128,20 @@ def case_lines(
 
     Columns are taken from the left of `columns`, and shown in the order of the table.
     """
+    blocks = [_case_rows(case, columns) for case in cases]
+    rows = [row for block in blocks for row in block]
+    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
     explained = any(case.share is not None for case in cases)
     corrected = any(n.correction is not None for case in cases for n in case.neighbors)
     kept = (True, distances, explained, True, corrected)
-    blocks = [_case_rows(case, columns, kept) for case in cases]
-    rows = [row for block in blocks for row in block]
-    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    n_fixed = len(sizes) - len(columns)
-    room = width - sum(size + 2 for size in sizes[:n_fixed])
-    shown: list[int] = []
-    for k in range(n_fixed, len(sizes)):
-        if len(shown) < MAX_COLUMNS and sizes[k] + 2 <= room:
-            shown.append(k)
+    shown = list(itertools.compress(range(len(FIXED)), kept))
+    room = width - sum(sizes[k] + 2 for k in shown)
+    places: dict[str, int] = {}
+    for k, name in enumerate(columns, len(FIXED)):
+        if len(places) < MAX_COLUMNS and sizes[k] + 2 <= room:
+            places[name] = k
             room -= sizes[k] + 2
-    names = list(cases[0].columns)
-    shown.sort(key=lambda k: names.index(columns[k - n_fixed]))
-    shown = [*range(n_fixed), *shown]
+    shown += [places[name] for name in cases[0].columns if name in places]
     table = iter(aligned([[row[k] for k in shown] for row in rows], "lr"))
     lines = []
     for case, block in zip(cases, blocks, strict=True):
@@ -179,25 +162,11 @@ def _title(case: Case) -> str:
     return f"{title}, without neighbours {alone}, {case.share:.0%} from retrieval"
 
 
-def _case_rows(
-    case: Case, columns: list[str], kept: tuple[bool, ...]
-) -> list[list[str]]:
-    """Return the cells of a header, the row itself and its neighbours.
-
-    Of the five cells before the columns, all have those that `kept` marks.
-    """
-
-    def line(fixed: list[str], values: list[str]) -> list[str]:
-        return [*itertools.compress(fixed, kept), *values]
-
+def _case_rows(case: Case, columns: list[str]) -> list[list[str]]:
+    """Return the cells of a header, the row itself and its neighbours."""
     label = "?" if case.truth is None else cell(case.truth)
-    rows = [
-        line(["weight", "distance", "effect", "label", "corrected"], columns),
-        line(
-            ["this row", "", "", label, ""],
-            [cell(case.columns.get(name)) for name in columns],
-        ),
-    ]
+    values = [cell(case.columns.get(name)) for name in columns]
+    rows = [[*FIXED, *columns], ["this row", "", "", label, "", *values]]
     largest = max((n.weight for n in case.neighbors), default=1.0) or 1.0
     distance_decimals = _decimals([n.distance for n in case.neighbors])
     effect_decimals = _decimals([n.effect or 0.0 for n in case.neighbors])
@@ -210,7 +179,7 @@ def _case_rows(
             cell(n.label),
             "" if n.correction is None else cell(n.label + n.correction),
         ]
-        rows.append(line(fixed, [cell(n.columns[name]) for name in columns]))
+        rows.append([*fixed, *(cell(n.columns[name]) for name in columns)])
     return rows
 
 
@@ -248,8 +217,3 @@ def _picture(columns: dict[str, Any]) -> list[str]:
     wide = np.array([np.interp(at, np.arange(8), line) for line in pixels])
     shades = np.rint(wide / 16 * (len(SHADES) - 1)).astype(int)
     return ["".join(SHADES[shade] for shade in line) for line in shades]
-
-
-def cell(value: Any) -> str:
-    """Return one value as a short text: a line of a terminal has to hold many."""
-    return long_cell(value, digits=4, longest=18)

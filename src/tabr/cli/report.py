@@ -3,45 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from tabr.cli.files import (
-    check_output,
-    model_argument,
-    output_type,
-    read_inputs,
-    table_argument,
-    target_of,
-    target_option,
-)
-from tabr.cli.messages import Mistake, common, say, show_json
+from tabr.cli import options
+from tabr.cli.messages import Mistake, Result, common
 
 
 @click.command()
-@model_argument
-@table_argument
-@click.option(
-    "-o",
-    "--output",
-    metavar="PAGE",
-    type=output_type,
-    required=True,
-    help="The page to write, as .html.",
-)
-@target_option
+@options.model
+@options.table
+@options.output(metavar="PAGE", required=True, help="The page to write, as .html.")
+@options.target
 @click.option("--title", metavar="TEXT", help="The title of the page.")
 @click.option("--audit", is_flag=True, help="Look for leaks and copies too.")
 @common
 def report(
-    model_file: Path,
-    table: Path,
-    output: Path,
-    target: str | None,
-    title: str | None,
-    audit: bool,
-    as_json: bool,
-) -> None:
+    model_file: Path, table: Path, output: Path, target: str | None, **about: Any
+) -> Result:
     """Write a page about MODEL and the labelled rows of TABLE.
 
     The rows should be new to the model. The page opens in any browser, without a
@@ -49,24 +29,14 @@ def report(
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise Mistake(f"a page's name must end in .html, however: {output}")
-    check_output(output, table, model_file)
+    options.check_output(output, table, model_file)
     from tabr.report import save_report
     from tabr.text import size_of
 
-    model, frame = read_inputs(model_file, table)
-    target = target_of(model, frame, target, table)
-    save_report(
-        model,
-        frame.drop(columns=target),
-        frame[target],
-        output,
-        title=title,
-        audit=audit,
-        model_file=model_file,
+    model, rows, labels = options.read_labelled(model_file, table, target)
+    save_report(model, rows, labels, output, model_file=model_file, **about)
+    n, size = len(rows), output.stat().st_size
+    return Result(
+        {"output": str(output), "target": labels.name, "rows": n, "bytes": size},
+        message=f"wrote a page about {n} rows to {output}, {size_of(size)}",
     )
-    size = output.stat().st_size
-    if as_json:
-        about = {"target": target, "rows": len(frame), "bytes": size}
-        show_json({"output": str(output), **about})
-    else:
-        say(f"wrote a page about {len(frame)} rows to {output}, {size_of(size)}")

@@ -7,38 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tabr.cli.bench import (
-    count_option,
-    names_option,
-    out_option,
-    params_option,
-    resumable,
-    task_options,
-    worker_options,
-)
-from tabr.cli.messages import common, say, show, show_json
+from tabr.cli import bench, options
+from tabr.cli.messages import Result, common, say
 
 if TYPE_CHECKING:
     from tabr.bench.tasks.selection import TaskSelection
 
 
 @click.command()
-@task_options
-@names_option("--methods", default="tabr-s", show_default=True, help="Methods to tune.")
-@count_option("--trials", help="Trials in all.  [default: as in the paper]")
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="For trials."
-)
+@bench.task_options
+@bench.names_option("--methods", default="tabr-s", help="Methods to tune.")
+@options.count("--trials", help="Trials in all.  [default: as in the paper]")
+@click.option("--seed", type=click.IntRange(0), default=0, help="For trials.")
 @click.option("--prune", is_flag=True, help="End trials early that fall behind.")
-@params_option(help="Parameters that are not tuned.")
+@bench.params_option(help="Parameters that are not tuned.")
 @click.option(
     "--storage",
     metavar="URL",
     help="Database of the trials, for many machines, such as"
     " postgresql+psycopg://user@host/name.  [default: SQLite in --out]",
 )
-@out_option
-@worker_options
+@bench.out_option
+@bench.worker_options
 @common
 def tune(
     selection: TaskSelection,
@@ -51,8 +41,7 @@ def tune(
     out: Path,
     resources: Any,
     budget: float | None,
-    as_json: bool,
-) -> int:
+) -> Result:
     """Search for good parameters on TABLE, by the validation score.
 
     A search that was stopped goes on where it was.
@@ -68,14 +57,9 @@ def tune(
         prunes=prune,
         fixed=tuple(params.items()),
     )
-    with resumable():
+    with bench.resumable():
         n_open = tuning.tune(
-            searches,
-            selection.folder,
-            out,
-            resources,
-            budget_seconds=budget,
-            log=say,
+            searches, selection.folder, out, resources, budget_seconds=budget, log=say
         )
     records, texts = [], []
     for search in searches:
@@ -85,8 +69,5 @@ def tune(
             place = {"task": search.task.label, "split": search.task.split}
             records.append({**place, **best, "path": str(path)})
             texts.append(f"{tuning.best_text(best, search.task)}\nkept in {path}")
-    if as_json:
-        show_json({"incomplete_searches": n_open, "best": records})
-    elif texts:
-        show("\n\n".join(texts))
-    return 1 if n_open else 0
+    record = {"incomplete_searches": n_open, "best": records}
+    return Result(record, "\n\n".join(texts), code=1 if n_open else 0)

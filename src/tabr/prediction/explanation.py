@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tabr.optional import require
+from tabr.text import aligned
 
 Floats = NDArray[np.float64]
 
@@ -172,42 +174,31 @@ class Explanation:
         figure.tight_layout()
         return figure
 
-    def _lines(self, row: int) -> list[tuple[str, ...]]:
-        heads = ["neighbor", "weight", "effect", "label"]
-        if self.corrections is not None:
-            heads.append("corrected")
-        lines = [tuple(heads)]
-        for k in range(min(_SHOWN, self.table.ids.shape[1])):
-            if self.table.ids[row, k] < 0:
-                break
-            line = [
-                str(self.table.ids[row, k]),
-                f"{self.table.weights[row, k]:.1%}",
-                f"{self.effects[row, k]:+.3g}",
-                _short(self.labels[row, k]),
-            ]
+    def _blocks(self) -> Iterator[tuple[str, list[list[str]]]]:
+        """Yield a title and the cells of a table for each of the first rows."""
+        for row in range(min(_SHOWN_ROWS, len(self))):
+            title = (
+                f"row {row}: {_short(self.answers[row])}, without neighbours"
+                f" {_short(self.alone[row])}, {self.share[row]:.0%} from retrieval"
+            )
+            lines = [["neighbor", "weight", "effect", "label"]]
+            for k in np.flatnonzero(self.table.ids[row] >= 0)[:_SHOWN]:
+                id, label = self.table.ids[row, k], self.labels[row, k]
+                weight, effect = self.table.weights[row, k], self.effects[row, k]
+                lines.append(
+                    [str(id), f"{weight:.1%}", f"{effect:+.3g}", _short(label)]
+                )
+                if self.corrections is not None:
+                    lines[-1].append(_short(label + self.corrections[row, k]))
             if self.corrections is not None:
-                line.append(_short(self.labels[row, k] + self.corrections[row, k]))
-            lines.append(tuple(line))
-        return lines
-
-    def _head(self, row: int) -> str:
-        return (
-            f"row {row}: {_short(self.answers[row])}, without neighbours"
-            f" {_short(self.alone[row])}, {self.share[row]:.0%} from retrieval"
-        )
+                lines[0].append("corrected")
+            yield title, lines
 
     def __repr__(self) -> str:
         """Write the first rows with their heaviest neighbours."""
         text = []
-        for row in range(min(_SHOWN_ROWS, len(self))):
-            lines = self._lines(row)
-            sizes = [max(map(len, column)) for column in zip(*lines, strict=True)]
-            text.append(self._head(row))
-            text += [
-                "  " + "  ".join(c.rjust(n) for c, n in zip(line, sizes, strict=True))
-                for line in lines
-            ]
+        for title, lines in self._blocks():
+            text += [title, *(f"  {line}" for line in aligned(lines, "r"))]
         if len(self) > _SHOWN_ROWS:
             text.append(f"... {len(self) - _SHOWN_ROWS} more rows; to_frame() has all")
         return "\n".join(text)
@@ -215,20 +206,20 @@ class Explanation:
     def _repr_html_(self) -> str:
         """Show the same in a notebook."""
         parts = []
-        for row in range(min(_SHOWN_ROWS, len(self))):
-            head, *lines = self._lines(row)
-            cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-            body = "".join(
-                f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in line)}</tr>"
-                for line in lines
-            )
+        for title, (head, *lines) in self._blocks():
+            body = "".join(_html_row(line, "td") for line in lines)
             parts.append(
-                f"<p>{html.escape(self._head(row))}</p><table><thead><tr>{cells}</tr>"
+                f"<p>{html.escape(title)}</p><table><thead>{_html_row(head, 'th')}"
                 f"</thead><tbody>{body}</tbody></table>"
             )
         if len(self) > _SHOWN_ROWS:
             parts.append(f"<p>and {len(self) - _SHOWN_ROWS} more rows</p>")
         return "".join(parts)
+
+
+def _html_row(cells: list[str], tag: str) -> str:
+    cells = [f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells]
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _is_number(column: pd.Series[Any]) -> bool:

@@ -224,7 +224,7 @@ def functions() -> dict[str, list[tuple[int, int]]]:
                 scopes.append((f"{node.name}.", node.body))
         for start, body in scopes:
             for node in body:
-                if isinstance(node, ast.FunctionDef):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     assert node.end_lineno is not None
                     lines = node.end_lineno - node.lineno + 1
                     names = [

@@ -321,9 +321,9 @@ def _class_target(state: Mapping[str, Any], arrays: Arrays) -> Target:
 
 def _compare(given: Mapping[str, Any], expected: Mapping[str, tuple[Any, Any]]) -> None:
     """Check names, shapes and dtypes of tensors or arrays."""
-    found = {name: (tuple(t.shape), t.dtype) for name, t in given.items()}
-    wrong = [k for k in {**expected, **found} if found.get(k) != expected.get(k)]
-    what = [f"{k} is {found.get(k)} and should be {expected.get(k)}" for k in wrong[:1]]
+    actual = {name: (tuple(t.shape), t.dtype) for name, t in given.items()}
+    wrong = [k for k in {**expected, **actual} if actual.get(k) != expected.get(k)]
+    what = [f"{k} is {actual.get(k)}, not {expected.get(k)}" for k in wrong[:1]]
     _check(not wrong, f"its tensors do not fit its model.json: {' '.join(what)}")
 
 

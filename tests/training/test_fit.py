@@ -120,10 +120,10 @@ def test_networks_fitted_as_one_become_what_each_becomes_alone(name: str) -> Non
     network = NetworkConfig(width=32, **CONFIGS[name])
     training = TrainingConfig(1e-3, batch_size=256, max_epochs=6)
     fit = partial(scores_on_gpu, network, training)
-    together, alone = fit([3, 4, 5]), [fit([seed])[0] for seed in (3, 4, 5)]
-    for ours, theirs in zip(together, alone, strict=True):
+    joint, alone = fit([3, 4, 5]), [fit([seed])[0] for seed in (3, 4, 5)]
+    for ours, theirs in zip(joint, alone, strict=True):
         assert ours == pytest.approx(theirs, rel=0.02)  # rounding grows by the epoch
-    assert fit([3, 4, 5]) == together
+    assert fit([3, 4, 5]) == joint
 
 
 @pytest.mark.gpu

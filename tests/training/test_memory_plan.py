@@ -89,7 +89,7 @@ def test_a_limit_below_one_is_refused() -> None:
 def test_scarcity_first_parts_members_then_moves_candidates() -> None:
     device = torch.device("cuda")
     plenty = plan(device, n_members=5, limit=2**40)
-    assert plenty.n_together == 5
+    assert plenty.members_at_a_time == 5
     assert not plenty.candidates_on_host
     seen = []
     for limit in np.geomspace(plenty.device_bytes, 2**20, 60).astype(int).tolist():
@@ -98,7 +98,7 @@ def test_scarcity_first_parts_members_then_moves_candidates() -> None:
         except MemoryError:
             break
         assert one.device_bytes <= limit
-        seen.append((one.candidates_on_host, -one.n_together))
+        seen.append((one.candidates_on_host, -one.members_at_a_time))
     assert seen == sorted(seen)
     assert seen[-1][0]
 

@@ -78,8 +78,8 @@ def test_losses_and_gradients_are_those_of_each_network_alone(
         if b == 2:
             share_storage(members)
         as_one = StackedLosses(losses, [Lane(CPU) for _ in members])
-        together = as_one.gradients(batches[:, :b])
-        for network, value, alone in zip(members, together, expected, strict=True):
+        joint = as_one.gradients(batches[:, :b])
+        for network, value, alone in zip(members, joint, expected, strict=True):
             assert close(value, alone[0].detach())
             grads = [p.grad for p in network.parameters()]
             assert all(map(close, grads, alone[1]))
@@ -172,21 +172,21 @@ def test_members_stop_one_by_one_as_they_would_alone() -> None:
             for place, loss, lane in zip(places, losses, lanes, strict=True)
         ]
 
-        def together(left: Sequence[int]) -> StackedLosses:
+        def joint(left: Sequence[int]) -> StackedLosses:
             shapes.append(len(left))
             return StackedLosses([losses[i] for i in left], [lanes[i] for i in left])
 
         shapes: list[int] = []
-        as_one = together if len(places) > 1 else None
-        histories = fit_networks(jobs, 200, config, together=as_one)
+        as_one = joint if len(places) > 1 else None
+        histories = fit_networks(jobs, 200, config, joint=as_one)
         assert sorted(shapes, reverse=True) == shapes
         assert not as_one or (shapes[0] == len(places) and len(shapes) > 1)
         return [history.score for history in histories]
 
-    together = fit([0, 1, 2])
+    joint = fit([0, 1, 2])
     alone = [fit([place])[0] for place in (0, 1, 2)]
     assert len({len(scores) for scores in alone}) > 1
-    for ours, theirs in zip(together, alone, strict=True):
+    for ours, theirs in zip(joint, alone, strict=True):
         assert ours == pytest.approx(theirs, rel=0.02)
 
 

@@ -26,13 +26,13 @@ _UNKNOWN = -2  # the code of a row whose group no candidate has
 
 @dataclass(frozen=True)
 class Times:
-    """`PastOnly` with candidates: a code is the place of a time among the known."""
+    """`PastOnly` with candidates: a code is the place of a time among all."""
 
     column: str
     is_date: bool
     window: float | None
     gap: float
-    known: NDArray[np.float64]
+    levels: NDArray[np.float64]
     codes: Codes
 
     def intervals(self, frame: pd.DataFrame) -> tuple[Codes, Codes]:
@@ -41,23 +41,23 @@ class Times:
         missing = np.isnan(times)
         times = np.where(missing, 0.0, times)
         side: Any = "right" if self.gap > 0 else "left"  # without a gap: before it
-        high = np.searchsorted(self.known, times - self.gap, side) - 1
+        high = np.searchsorted(self.levels, times - self.gap, side) - 1
         low = np.zeros_like(high)
         if self.window is not None:
-            low = np.searchsorted(self.known, times - self.window, "left")
+            low = np.searchsorted(self.levels, times - self.window, "left")
         return _empty_where(missing, low, high)
 
     def extended(self, frame: pd.DataFrame) -> Times:
         """Return it with further candidates."""
         new = read_times(read_cells(frame, self.column), self.is_date)
-        fresh = np.setdiff1d(new[~np.isnan(new)], self.known)
-        known, codes = np.concatenate([self.known, fresh]), self.codes
-        if len(fresh) and len(self.known) and fresh[0] < self.known[-1]:
-            known.sort()  # times between the known ones: all get new places
-            moved = np.append(np.searchsorted(known, self.known), _NOBODY)
+        fresh = np.setdiff1d(new[~np.isnan(new)], self.levels)
+        levels, codes = np.concatenate([self.levels, fresh]), self.codes
+        if len(fresh) and len(self.levels) and fresh[0] < self.levels[-1]:
+            levels.sort()  # times between the known ones: all get new places
+            moved = np.append(np.searchsorted(levels, self.levels), _NOBODY)
             codes = moved[codes].astype(np.int32)
         return replace(
-            self, known=known, codes=np.concatenate([codes, places(new, known)])
+            self, levels=levels, codes=np.concatenate([codes, places(new, levels)])
         )
 
     def taken(self, index: NDArray[np.int64]) -> Times:
@@ -70,23 +70,24 @@ class Groups:
     """`SameGroup` with candidates: a code is the number of a group."""
 
     column: str
-    known: dict[str, int]
+    number_of: dict[str, int]
     codes: Codes
 
     def intervals(self, frame: pd.DataFrame) -> tuple[Codes, Codes]:
         """Return the only code (b,) that rows may take, as first and last."""
         codes, levels = read_cells(frame, self.column).levels
-        numbers = [*(self.known.get(level, _UNKNOWN) for level in levels), _UNKNOWN]
+        numbers = [*(self.number_of.get(level, _UNKNOWN) for level in levels), _UNKNOWN]
         code = np.array(numbers, dtype=np.int32)[codes]
         return code, code
 
     def extended(self, frame: pd.DataFrame) -> Groups:
         """Return it with further candidates."""
         codes, levels = read_cells(frame, self.column).levels
-        known = dict(self.known)
-        numbers = [known.setdefault(level, len(known)) for level in levels]
+        number_of = dict(self.number_of)
+        numbers = [number_of.setdefault(level, len(number_of)) for level in levels]
         new = np.array([*numbers, _NOBODY], dtype=np.int32)[codes]
-        return replace(self, known=known, codes=np.concatenate([self.codes, new]))
+        all_codes = np.concatenate([self.codes, new])
+        return replace(self, number_of=number_of, codes=all_codes)
 
     def taken(self, index: NDArray[np.int64]) -> Groups:
         """Return it with the candidates at index."""
@@ -164,10 +165,10 @@ def read_times(cells: Cells, is_date: bool) -> NDArray[np.float64]:
     return np.where(np.isnat(dates), np.nan, numbers)
 
 
-def places(times: NDArray[np.float64], known: NDArray[np.float64]) -> Codes:
+def places(times: NDArray[np.float64], levels: NDArray[np.float64]) -> Codes:
     """Return the places (n,) of times among the known ones."""
     missing = np.isnan(times)
-    place = np.searchsorted(known, np.where(missing, 0.0, times))
+    place = np.searchsorted(levels, np.where(missing, 0.0, times))
     return np.where(missing, _NOBODY, place).astype(np.int32)
 
 

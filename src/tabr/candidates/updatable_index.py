@@ -51,8 +51,8 @@ class UpdatableIndex(PointIndex):
         new = self.relabelled(labels)
         points = candidate_points(self.encoder, rows).to(self.points.device)
         if self.scan is not None:
-            every = torch.cat([self.points, points])
-            PointIndex.__init__(new, self.network, every, labels, self.metric)
+            all_points = torch.cat([self.points, points])
+            PointIndex.__init__(new, self.network, all_points, labels, self.metric)
             if self._alive is not None:
                 new._alive = torch.cat([self._alive, self._alive.new_ones(len(points))])
             return new

@@ -298,8 +298,8 @@ class TabR(nn.Module):
             if self.config.retrieval.self_in_context:
                 points, first = torch.cat([point[:, None], points], 1), 1
                 if found is not None:
-                    own = found.new_ones(len(found), 1)
-                    found = torch.cat([own, found], 1)
+                    itself = found.new_ones(len(found), 1)
+                    found = torch.cat([itself, found], 1)
             difference = point[:, None] - points  # (b, m, p)
             similarity = self._similarity(point, points, difference, metric)
         if self.scale != 1.0:

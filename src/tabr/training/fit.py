@@ -77,9 +77,9 @@ def fit_tabr(
     """
     rows_at_a_time = None if plan is None else plan.rows_at_a_time
     fit = _Fit(recipe, shape, train, validation, rows_at_a_time, on_epoch)
-    n_together = len(seeds) if plan is None else plan.n_together
+    members_at_a_time = len(seeds) if plan is None else plan.members_at_a_time
     # On a CPU random numbers are drawn from one stream: one network at a time.
-    size = n_together if train.labels.device.type == "cuda" else 1
+    size = members_at_a_time if train.labels.device.type == "cuda" else 1
     numbered = list(enumerate(seeds))
     groups = [numbered[i : i + size] for i in range(0, len(seeds), size)]
     members: list[Member] = []
@@ -125,7 +125,7 @@ class _Fit:
                 jobs,
                 len(self.train),
                 self.recipe.training,
-                together=partial(_stacked, losses, lanes) if as_one else None,
+                joint=partial(_stacked, losses, lanes) if as_one else None,
                 description=title,
             )
         if as_one:

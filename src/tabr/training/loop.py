@@ -91,7 +91,7 @@ def fit_networks(
     n_rows: int,
     config: TrainingConfig,
     *,
-    together: Callable[[Sequence[int]], JointGradients] | None = None,
+    joint: Callable[[Sequence[int]], JointGradients] | None = None,
     description: str | None = None,
 ) -> list[History]:
     """Train networks side by side until none improves; keep the best epoch of each.
@@ -100,7 +100,7 @@ def fit_networks(
         jobs: What to train; each stops on its own.
         n_rows: Training rows.
         config: Optimizer, batches and when to stop.
-        together: Given places in `jobs`, how their steps are taken as one; None takes
+        joint: Given places in `jobs`, how their steps are taken as one; None takes
             the steps of each job by themselves.
         description: Title of a progress bar; None shows none.
     """
@@ -111,10 +111,10 @@ def fit_networks(
         return limit is not None and time.perf_counter() - start > limit
 
     runs = [_Run(job, n_rows, config, start) for job in jobs]
-    if together is None:
+    if joint is None:
         steps: list[_Steps] = [_Alone(run) for run in runs]
     else:
-        steps = [_AsOne(runs, together)]
+        steps = [_AsOne(runs, joint)]
     bar = tqdm(desc=description, disable=description is None)
     with bar:
         try:
@@ -321,9 +321,9 @@ class _AsOne(_Steps):
     """The steps of runs that are taken as one."""
 
     def __init__(
-        self, runs: list[_Run], together: Callable[[Sequence[int]], JointGradients]
+        self, runs: list[_Run], joint: Callable[[Sequence[int]], JointGradients]
     ) -> None:
-        self.runs, self.all_runs, self.together = runs, runs, together
+        self.runs, self.all_runs, self.joint = runs, runs, joint
         self.updates = {}
         for run in runs:
             with run.job.lane:
@@ -333,7 +333,7 @@ class _AsOne(_Steps):
     def _take_over(self, *, warm: bool) -> None:
         """Prepare steps of the runs that are left."""
         places = [self.all_runs.index(run) for run in self.runs]
-        of_all, runs = self.together(places), self.runs
+        of_all, runs = self.joint(places), self.runs
         lanes = [run.job.lane for run in runs]
         updates = [self.updates[id(run)] for run in runs]
         self.lane = of_all.lane

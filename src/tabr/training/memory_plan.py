@@ -29,7 +29,7 @@ class MemoryPlan:
         device_bytes: On the device, while fitting.
         host_bytes: Beside the user's own table.
         limit: Bytes of the device that may be used; None where nobody knows.
-        n_together: Members that are trained at the same time.
+        members_at_a_time: Members that are trained at the same time.
         candidates_on_host: Candidates stay in host memory and come to the device in
             parts, at each search.
         rows_at_a_time: Rows of one chunk of predictions.
@@ -38,7 +38,7 @@ class MemoryPlan:
     device_bytes: int
     host_bytes: int
     limit: int | None
-    n_together: int
+    members_at_a_time: int
     candidates_on_host: bool
     rows_at_a_time: int
 
@@ -49,7 +49,7 @@ class MemoryPlan:
         where = "the host" if self.candidates_on_host else "the device"
         return (
             f"{text}, {self.host_bytes / _GIB:.2f} GiB on the host; candidates on"
-            f" {where}, {self.n_together} members at a time,"
+            f" {where}, {self.members_at_a_time} members at a time,"
             f" {self.rows_at_a_time} rows predicted at a time"
         )
 
@@ -82,11 +82,11 @@ def plan_memory(
     ways = [(k, rows, False) for k in range(most, 0, -1) for rows in chunks]
     if not is_cpu:
         ways += [(1, rows, True) for rows in chunks]
-    for n_together, rows, on_host in ways:
-        bytes_ = needs.device_bytes(n_together, rows, on_host)
+    for members_at_a_time, rows, on_host in ways:
+        bytes_ = needs.device_bytes(members_at_a_time, rows, on_host)
         if limit is None or bytes_ <= limit:
             host = needs.host_bytes(on_host)
-            return MemoryPlan(bytes_, host, limit, n_together, on_host, rows)
+            return MemoryPlan(bytes_, host, limit, members_at_a_time, on_host, rows)
     least = min(needs.device_bytes(*way) for way in ways)
     raise MemoryLimitError(
         f"fitting {n:,} rows of width {needs.d_in:,} needs {least / _GIB:.2f} GiB on"
@@ -145,12 +145,12 @@ class _Needs:
         of_row = self.m * 4 * (4 * self.p + 8) + 16 * self.hidden + self.list
         return rows * of_row + scores
 
-    def device_bytes(self, n_together: int, rows: int, on_host: bool) -> int:
+    def device_bytes(self, members_at_a_time: int, rows: int, on_host: bool) -> int:
         """Bytes on the device; candidates may be kept on the host."""
         working = self.step + self._of_chunk(rows)
         if on_host:
             return int(_SLACK * (working + 16 * self.n))
-        return int(_SLACK * (self.rows + n_together * (self.points + working)))
+        return int(_SLACK * (self.rows + members_at_a_time * (self.points + working)))
 
     def host_bytes(self, on_host: bool) -> int:
         """Bytes on the host beside a device."""

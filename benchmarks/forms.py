@@ -24,7 +24,7 @@ from tabr.tables.shape import DataShape
 from tabr.training.contexts import Contexts, TrainingRows
 from tabr.training.loop import Loss, make_step
 from tabr.training.losses import BatchLoss
-from tabr.training.optimizers import adamw
+from tabr.training.optimizers import AdamW
 
 VISITED = 64  # batches that come again and again, so that rows have last neighbours
 
@@ -143,7 +143,7 @@ def freeze_by_chance(contexts: Contexts) -> None:
 def step_of(contexts: Contexts, lane: Lane) -> GraphedFunction:
     """One step, by the code that training runs: on a GPU a captured graph."""
     loss = BatchLoss(contexts, "regression")
-    update = adamw(contexts.network, TrainingConfig())
+    update = AdamW(contexts.network, TrainingConfig()).step
     return make_step(contexts.network, loss, lane, update)
 
 

@@ -6,8 +6,11 @@ straight from the paper: keys of all candidates, all similarities, the m best, v
 
 from __future__ import annotations
 
+import itertools
 import math
+import statistics
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -23,12 +26,17 @@ CARDINALITIES = (3, 2)
 TASKS = {"regression": 0, "binary": 2, "classes": 4}
 
 
+def single(number: float) -> float:
+    """Return a constant of the network as it is kept, in single precision."""
+    return float(np.float32(number))
+
+
 class Slow:
     """TabR as the paper writes it, with the weights of a network."""
 
     def __init__(self, network: TabR) -> None:
         self.p = dict(network.named_parameters())
-        self.config = network.config
+        self.config, self.task = network.config, network.task
         self.d = network.config.width
 
     def linear(self, name: str, x: Tensor) -> Tensor:
@@ -48,6 +56,15 @@ class Slow:
         e = self.config.embedding
         if e is None:
             return x[None]
+        if e.kind == "bins":
+            return self.bins(x, e.width)
+        if e.kind == "pbld-fixed":
+            return self.fixed_periodic(i, x, e)
+        if e.kind == "pbld":
+            names = ("frequencies", "phases", "weight", "bias")
+            w1, b1, w2, b2 = (self.p[f"input.embedding.{n}"][i] for n in names)
+            cosines = torch.cos(2 * math.pi * w1 * x + b1)
+            return torch.cat([cosines @ w2 + b2, x[None]])
         if e.kind == "lr":
             weight, bias = (self.p[f"input.embedding.{n}"] for n in ("weight", "bias"))
             return torch.clamp(weight[i] * x + bias[i], min=0)
@@ -58,6 +75,30 @@ class Slow:
         weight, bias = (self.p[f"input.embedding.{n}"] for n in ("weight", "bias"))
         return torch.clamp(periodic @ weight[i] + bias[i], min=0)
 
+    @staticmethod
+    def bins(x: Tensor, n: int) -> Tensor:
+        inner = [statistics.NormalDist().inv_cdf(k / n) for k in range(1, n)]
+        edges = [-3.0, *map(single, inner), 3.0]
+        shares = []
+        for k, (low, high) in enumerate(itertools.pairwise(edges)):
+            share = (x - low) / (high - low)
+            share = share if k == 0 else torch.clamp(share, min=0)
+            shares.append(share if k == n - 1 else torch.clamp(share, max=1))
+        return torch.stack(shares)
+
+    @staticmethod
+    def fixed_periodic(i: int, x: Tensor, e: EmbeddingConfig) -> Tensor:
+        k = e.n_frequencies
+        cosines = []
+        for j in range(k):
+            quantile = statistics.NormalDist().inv_cdf(0.5 + (j + 0.5) / (2 * k))
+            turn = (i * k + j) * (math.sqrt(5) - 1) / 2
+            phase = 2 * math.pi * (turn - math.floor(turn)) - math.pi
+            frequency = single(e.frequency_scale * quantile)
+            angle = 2 * math.pi * frequency * x + single(phase)
+            cosines.append(torch.cos(angle))
+        return torch.stack([*cosines, x])
+
     def encode(self, rows: Rows, i: int) -> Tensor:
         parts = [self.embed(j, x) for j, x in enumerate(rows.num[i])]
         parts.append(rows.bin[i])
@@ -66,7 +107,10 @@ class Slow:
             if code >= 0:
                 one_hot[code] = 1
             parts.append(one_hot)
-        x = self.linear("linear", torch.cat(parts))
+        u = torch.cat(parts)
+        if self.config.scale_layer:
+            u = 96 * self.p["input_scale"] * u
+        x = self.linear("linear", u)
         for k in range(self.config.encoder_blocks):
             x = self.block(f"encoder.{k}", x, normalized=k > 0)
         return x
@@ -114,9 +158,30 @@ class Slow:
             context.append((self.similarity(x, x), self.value(x, x, None)))
         weights = torch.softmax(torch.stack([s for s, _ in context]), 0)
         x = x + sum(w * v for w, (_, v) in zip(weights, context, strict=True))
+        if self.config.n_heads > 1:
+            return self.mean_of_heads(x)
         for k in range(self.config.predictor_blocks):
             x = self.block(f"predictor.{k}", x, normalized=True)
         return self.linear("head.2", torch.clamp(self.norm("head.0", x), min=0))
+
+    def mean_of_heads(self, x: Tensor) -> Tensor:
+        """Return outputs whose prediction is the mean of the heads' predictions."""
+        predictions = []
+        for j in range(self.config.n_heads):
+            z = self.p["heads.signs"][j] * x
+            for k in range(self.config.predictor_blocks):
+                z = self.block(f"predictor.{k}", z, normalized=True)
+            z = torch.clamp(self.norm("head.0", z), min=0)
+            output = z @ self.p["heads.weight"][j] + self.p["heads.bias"][j]
+            if self.task == "binary":
+                output = torch.sigmoid(output)
+            elif self.task == "classes":
+                output = torch.softmax(output, 0)
+            predictions.append(output)
+        mean = sum(predictions) / len(predictions)
+        if self.task == "binary":
+            return torch.log(mean / (1 - mean))
+        return torch.log(mean) if self.task == "classes" else mean
 
 
 def some_rows(n: int, generator: torch.Generator, n_num: int = 3) -> Rows:
@@ -159,6 +224,8 @@ def compare(config: NetworkConfig, task: str, n_num: int = 3) -> TabR:
                 for i in range(rows.n_rows)
             ]
         )
+        if task == "classes" and config.n_heads > 1:  # logits up to a common number
+            fast, slow = (t - t.logsumexp(1, keepdim=True) for t in (fast, slow))
         torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-9)
         named = list(network.named_parameters())
         parameters = [parameter for _, parameter in named]
@@ -196,6 +263,39 @@ def test_fast_form_equals_the_papers_equations(
 def test_embeddings_equal_the_papers_equations(kind: str, encoder_blocks: int) -> None:
     embedding = EmbeddingConfig(kind, width=3, n_frequencies=2)
     compare(small(embedding=embedding, encoder_blocks=encoder_blocks), "regression")
+
+
+# What is not the paper's: see docs/design.md.
+LEVERS = {
+    "scale": {"scale_layer": True},
+    "heads": {"n_heads": 3},
+    "pbld": {"embedding": EmbeddingConfig("pbld", 3, 4, 0.3)},
+    "fixed": {"embedding": EmbeddingConfig("pbld-fixed", 4, 3, 0.3)},
+    "bins": {"embedding": EmbeddingConfig("bins", 4)},
+    "scale, pbld, heads": {
+        "scale_layer": True,
+        "embedding": EmbeddingConfig("pbld", 3, 4, 0.3),
+        "n_heads": 2,
+    },
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("encoder_blocks", [0, 1])
+@pytest.mark.parametrize("name", LEVERS)
+def test_levers_equal_their_equations(
+    name: str, encoder_blocks: int, task: str
+) -> None:
+    config = small(**LEVERS[name], encoder_blocks=encoder_blocks)
+    network = compare(config, task)
+    assert network.points_are_inputs == (encoder_blocks == 0)
+    learned = "pbld" in name
+    assert network.points_are_fixed == (encoder_blocks == 0 and not learned)
+
+
+@pytest.mark.parametrize("step", ["step-0", "step-2"])
+def test_a_scale_layer_serves_every_design(step: str) -> None:
+    compare(small(scale_layer=True, retrieval=STEPS[step]), "regression")
 
 
 @pytest.mark.parametrize("predictor_blocks", [0, 2])

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tabr.errors import ParameterError
 
 Similarity = Literal["l2", "dot"]
 ValueTerm = Literal["row", "label", "difference"]
-EmbeddingKind = Literal["lr", "plr", "plr-lite"]
+EmbeddingKind = Literal["lr", "plr", "plr-lite", "pbld", "pbld-fixed", "bins"]
+Schedule = Literal["constant", "flat-cosine", "drop"]
 Mode = Literal["fixed", "paper"]
 Task = Literal["regression", "binary", "classes"]
 
@@ -101,8 +102,12 @@ class EmbeddingConfig:
 
     Attributes:
         kind: "lr" is linear and ReLU for each feature; "plr" is periodic, linear and
-            ReLU; "plr-lite" is the same with one linear layer for all features.
-        width: Width of one embedded number.
+            ReLU; "plr-lite" is the same with one linear layer for all features; "pbld"
+            is periodic with phases, then linear, beside the number itself;
+            "pbld-fixed" leaves its frequencies and phases as they were drawn; "bins"
+            is piecewise linear between the quantiles of a normal distribution.
+        width: Width of one embedded number; of "pbld-fixed" it is that of the
+            frequencies and the number itself.
         n_frequencies: Frequencies of a periodic embedding.
         frequency_scale: Standard deviation of the initial frequencies.
     """
@@ -115,14 +120,23 @@ class EmbeddingConfig:
     def __post_init__(self) -> None:
         """Check the numbers."""
         _check(
-            self.kind in ("lr", "plr", "plr-lite"),
-            f"embedding must be 'lr', 'plr' or 'plr-lite', however: {self.kind!r}",
+            self.kind in get_args(EmbeddingKind),
+            f"embedding must be one of {get_args(EmbeddingKind)}, however: "
+            f"{self.kind!r}",
         )
         _positive(
             width=self.width,
             n_frequencies=self.n_frequencies,
             frequency_scale=self.frequency_scale,
         )
+
+
+# Embeddings by name, where the defaults of `EmbeddingConfig` are not theirs.
+EMBEDDINGS: Mapping[str, EmbeddingConfig] = {
+    "pbld": EmbeddingConfig("pbld", 4, 8, 0.1),
+    "pbld-fixed": EmbeddingConfig("pbld-fixed", 4, 8, 0.1),
+    "bins": EmbeddingConfig("bins", 12),
+}
 
 
 @dataclass(frozen=True)
@@ -139,6 +153,9 @@ class NetworkConfig:
         context_dropout: Dropout of the weights of neighbours.
         embedding: How numbers are embedded; None leaves them as they are.
         retrieval: The point of the design space.
+        scale_layer: Multiply each input by a number that is learned fast.
+        n_heads: Predictors over one retrieval, which differ by learned signs and by
+            their last layers; their predictions are averaged.
     """
 
     width: int = 265
@@ -150,10 +167,13 @@ class NetworkConfig:
     context_dropout: float = 0.38920071545944357
     embedding: EmbeddingConfig | None = None
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
+    scale_layer: bool = False
+    n_heads: int = 1
 
     def __post_init__(self) -> None:
         """Check the numbers."""
         _positive(width=self.width, hidden_factor=self.hidden_factor)
+        _positive(n_heads=self.n_heads)
         for name in ("encoder_blocks", "predictor_blocks"):
             count = getattr(self, name)
             _check(count >= 0, f"`{name} >= 0` must hold, however: {name}={count!r}")
@@ -174,7 +194,7 @@ class TrainingConfig:
     """How a network is trained; the defaults are the paper's.
 
     Attributes:
-        learning_rate: Step size of AdamW; there is no schedule.
+        learning_rate: Step size of AdamW, at first.
         weight_decay: Decay of AdamW.
         batch_size: Rows of a step.
         max_epochs: Stop after this many epochs; None leaves it to `patience`.
@@ -184,6 +204,14 @@ class TrainingConfig:
         time_limit: Seconds after which no new epoch is begun; None sets no limit.
         mode: "paper" decays every parameter, as the published runs did; "fixed"
             spares biases, normalisations and label embeddings.
+        betas: Adam's coefficients of running means.
+        label_smoothing: Share of a class's label that is spread over all classes.
+        schedule: "constant"; "flat-cosine": constant for half of `max_epochs`, then a
+            cosine to zero; "drop": after `patience` epochs without a better score, the
+            best weights are taken up again with a tenth of the step size, once.
+        gradient_clip: Largest norm of a step's gradient; None sets no limit.
+        weight_average: Epochs that a running mean of the weights reaches back; it is
+            what is scored and kept. None keeps the weights themselves.
     """
 
     learning_rate: float = 0.0003121273641315169
@@ -195,10 +223,30 @@ class TrainingConfig:
     record_context: bool = False
     time_limit: float | None = None
     mode: Mode = "fixed"
+    betas: tuple[float, float] = (0.9, 0.999)
+    label_smoothing: float = 0.0
+    schedule: Schedule = "constant"
+    gradient_clip: float | None = None
+    weight_average: float | None = None
 
     def __post_init__(self) -> None:
         """Check the numbers."""
         _positive(learning_rate=self.learning_rate, batch_size=self.batch_size)
+        _rate(
+            beta1=self.betas[0],
+            beta2=self.betas[1],
+            label_smoothing=self.label_smoothing,
+        )
+        for name in ("gradient_clip", "weight_average"):
+            limit = getattr(self, name)
+            _check(
+                limit is None or limit > 0,
+                f"`{name} > 0` must hold, however: {name}={limit!r}",
+            )
+        _check(
+            self.schedule != "flat-cosine" or self.max_epochs is not None,
+            "schedule 'flat-cosine' ends at max_epochs: set max_epochs",
+        )
         for name in ("weight_decay", "patience", "max_epochs", "freeze_after"):
             number = getattr(self, name)
             _check(
@@ -240,6 +288,46 @@ class Recipe:
             f"`context_size >= 1` must hold, however: "
             f"context_size={self.context_size!r}",
         )
+
+
+# Parameters of the estimators, by preset; a parameter that is given overrides it.
+# "paper" is TabR-S as published. "default" has, beside it, numbers scaled both ways, a
+# scale layer, a shorter memory of Adam's, the mean of the weights, and for classes an
+# early stop by log loss: what costs next to nothing and helps most.
+_PAPER: Mapping[str, Any] = {
+    "context_size": Recipe.context_size,
+    "width": NetworkConfig.width,
+    "encoder_blocks": NetworkConfig.encoder_blocks,
+    "predictor_blocks": NetworkConfig.predictor_blocks,
+    "embedding": "none",
+    "scale_layer": NetworkConfig.scale_layer,
+    "n_heads": NetworkConfig.n_heads,
+    "dropout": NetworkConfig.dropout,
+    "context_dropout": NetworkConfig.context_dropout,
+    "retrieval": "step-4",
+    "normalization": "quantile",
+    "learning_rate": TrainingConfig.learning_rate,
+    "weight_decay": TrainingConfig.weight_decay,
+    "betas": TrainingConfig.betas,
+    "label_smoothing": TrainingConfig.label_smoothing,
+    "weight_average": TrainingConfig.weight_average,
+    "class_scoring": None,  # accuracy
+    "schedule": TrainingConfig.schedule,
+    "patience": TrainingConfig.patience,
+    "mode": "paper",
+}
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "default": {
+        **_PAPER,
+        "normalization": "both",
+        "scale_layer": True,
+        "betas": (0.9, 0.95),
+        "weight_average": 3.0,
+        "class_scoring": "neg_log_loss",
+        "mode": "fixed",
+    },
+    "paper": _PAPER,
+}
 
 
 def batch_size_for(n_rows: int) -> int:

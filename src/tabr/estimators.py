@@ -16,12 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from tabr.candidates.rules import Rule, check_rule, split_by
 from tabr.config import (
+    EMBEDDINGS,
+    PRESETS,
     STEPS,
     EmbeddingConfig,
     Mode,
     NetworkConfig,
     Recipe,
     RetrievalConfig,
+    Schedule,
     TrainingConfig,
     batch_size_for,
 )
@@ -53,54 +56,71 @@ class _TabR(FittedModel, BaseEstimator):
     def __init__(
         self,
         *,
+        preset: str = "default",
         n_members: int = 1,
-        context_size: int = Recipe.context_size,
-        width: int = NetworkConfig.width,
-        encoder_blocks: int = NetworkConfig.encoder_blocks,
-        predictor_blocks: int = NetworkConfig.predictor_blocks,
+        context_size: int | None = None,
+        width: int | None = None,
+        encoder_blocks: int | None = None,
+        predictor_blocks: int | None = None,
         embedding: str | EmbeddingConfig | None = None,
-        dropout: float = NetworkConfig.dropout,
-        context_dropout: float = NetworkConfig.context_dropout,
-        learning_rate: float = TrainingConfig.learning_rate,
-        weight_decay: float = TrainingConfig.weight_decay,
+        scale_layer: bool | None = None,
+        n_heads: int | None = None,
+        dropout: float | None = None,
+        context_dropout: float | None = None,
+        retrieval: str | RetrievalConfig | None = None,
+        normalization: Literal["both", "quantile", "robust", "standard", "none"]
+        | None = None,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        betas: tuple[float, float] | None = None,
+        label_smoothing: float | None = None,
+        gradient_clip: float | None = None,
+        weight_average: float | None = None,
+        schedule: Schedule | None = None,
         batch_size: int | None = None,
-        max_epochs: int | None = TrainingConfig.max_epochs,
-        patience: int = TrainingConfig.patience,
-        freeze_after: int | None = TrainingConfig.freeze_after,
-        record_context: bool = TrainingConfig.record_context,
-        time_limit: float | None = TrainingConfig.time_limit,
-        retrieval: str | RetrievalConfig = "step-4",
-        normalization: Literal["quantile", "standard", "none"] = "quantile",
+        max_epochs: int | None = None,
+        patience: int | None = None,
+        freeze_after: int | None = None,
+        record_context: bool = False,
+        time_limit: float | None = None,
         column_kinds: Mapping[str, ColumnKind] | None = None,
         ignore: Sequence[str] = (),
         candidates: Rule | None = None,
         refit_candidates: bool = False,
         validation_fraction: float = 0.2,
         scoring: Scoring | None = None,
-        mode: Mode = TrainingConfig.mode,
+        mode: Mode | None = None,
         device: str | None = None,
         memory_limit: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
+        self.preset = preset
         self.n_members = n_members
         self.context_size = context_size
         self.width = width
         self.encoder_blocks = encoder_blocks
         self.predictor_blocks = predictor_blocks
         self.embedding = embedding
+        self.scale_layer = scale_layer
+        self.n_heads = n_heads
         self.dropout = dropout
         self.context_dropout = context_dropout
+        self.retrieval = retrieval
+        self.normalization = normalization
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.betas = betas
+        self.label_smoothing = label_smoothing
+        self.gradient_clip = gradient_clip
+        self.weight_average = weight_average
+        self.schedule = schedule
         self.batch_size = batch_size
         self.max_epochs = max_epochs
         self.patience = patience
         self.freeze_after = freeze_after
         self.record_context = record_context
         self.time_limit = time_limit
-        self.retrieval = retrieval
-        self.normalization = normalization
         self.column_kinds = column_kinds
         self.ignore = ignore
         self.candidates = candidates
@@ -140,15 +160,14 @@ class _TabR(FittedModel, BaseEstimator):
         from tabr.device.devices import choose_device
         from tabr.training.members import FitOptions, fit_members
 
-        network = self._network_config()
-        check_rule(self.candidates)
+        self._check_parameters()
         device, name = choose_device(self.device), type(self).__name__
         seeds = _seeds(self.random_state, self.n_members)
         sample = Sample.read(X, y, sample_weight, self._target, name)
         target = self._target().fit(sample.y)
         train, held_out = self._split(sample, eval_set, target, seeds[0])
         target = target.scaled_by(train.y)
-        recipe = Recipe(network, self._training_config(len(train)), self.context_size)
+        recipe = self._recipe(len(train))
         preprocessor = self._preprocessor(list(sample.frame.columns))
         arrays = preprocessor.fit_transform(train.frame)
         learned = EncodedSample(train, arrays, target.encode(train.y))
@@ -162,11 +181,12 @@ class _TabR(FittedModel, BaseEstimator):
             target,
             learned,
             validation,
-            make_score(self.scoring, held_out.frame, held_out.y, target.classes),
+            make_score(self._scoring(), held_out.frame, held_out.y, target.classes),
             self.candidates,
             FitOptions(seeds, device, self.memory_limit, self.verbose, on_epoch),
         )
         fitted.preprocessor_, fitted.target_ = preprocessor, target
+        fitted.context_size_ = recipe.context_size
         fitted._calibrate(rows, held_out.y)
         if self.refit_candidates:
             fitted.candidates_ = fitted.candidates_.joined(validation)
@@ -203,47 +223,78 @@ class _TabR(FittedModel, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _network_config(self) -> NetworkConfig:
+    def _recipe(self, n_rows: int) -> Recipe:
+        """Return what makes a member of so many training rows."""
+        value = self._value
+        network = NetworkConfig(
+            width=value("width"),
+            encoder_blocks=value("encoder_blocks"),
+            predictor_blocks=value("predictor_blocks"),
+            dropout=value("dropout"),
+            context_dropout=value("context_dropout"),
+            embedding=_embedding(value("embedding")),
+            retrieval=_retrieval(value("retrieval")),
+            scale_layer=value("scale_layer"),
+            n_heads=value("n_heads"),
+        )
+        batch_size = self.batch_size
+        training = TrainingConfig(
+            learning_rate=value("learning_rate"),
+            weight_decay=value("weight_decay"),
+            batch_size=batch_size_for(n_rows) if batch_size is None else batch_size,
+            max_epochs=self.max_epochs,
+            patience=value("patience"),
+            freeze_after=self.freeze_after,
+            record_context=self.record_context,
+            time_limit=self.time_limit,
+            mode=value("mode"),
+            betas=tuple(value("betas")),
+            label_smoothing=value("label_smoothing"),
+            schedule=value("schedule"),
+            gradient_clip=self.gradient_clip,
+            weight_average=value("weight_average") or None,
+        )
+        return Recipe(network, training, value("context_size"))
+
+    def _value(self, name: str) -> Any:
+        """Return a parameter as it was given, else as the preset has it."""
+        given = getattr(self, name)
+        return PRESETS[self.preset][name] if given is None else given
+
+    def _scoring(self) -> Scoring | None:
+        """Return what early stopping looks at; None is RMSE or accuracy."""
+        if self.scoring is None and self._target is ClassTarget:
+            scoring: Scoring | None = PRESETS[self.preset]["class_scoring"]
+            return scoring
+        return self.scoring
+
+    @property
+    def stopping_score(self) -> tuple[str, float]:
+        """The name of the score that training stops by, and the sign to show it with.
+
+        Scores in `history_` are larger the better; times this sign they are what the
+        name says.
+        """
+        scoring = self._scoring()
+        if scoring is None:
+            is_class = self._target is ClassTarget
+            return ("accuracy", 1.0) if is_class else ("RMSE", -1.0)
+        return ("log-loss", -1.0) if scoring == "neg_log_loss" else (str(scoring), 1.0)
+
+    def _check_parameters(self) -> None:
+        """Refuse what would be refused later, before anything is read."""
+        if self.preset not in PRESETS:
+            raise ParameterError(
+                f"preset must be one of {list(PRESETS)}, however: {self.preset!r}"
+            )
         for name in ("n_members", "memory_limit"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ParameterError(
                     f"`{name} >= 1` must hold, however: {name}={value!r}"
                 )
-        embedding, retrieval = self.embedding, self.retrieval
-        if isinstance(embedding, str):
-            embedding = EmbeddingConfig(kind=embedding)  # type: ignore[arg-type]
-        if isinstance(retrieval, str):
-            if retrieval not in STEPS:
-                raise ParameterError(
-                    f"retrieval must be a RetrievalConfig or one of {list(STEPS)}, "
-                    f"however: {retrieval!r}"
-                )
-            retrieval = STEPS[retrieval]
-        return NetworkConfig(
-            width=self.width,
-            encoder_blocks=self.encoder_blocks,
-            predictor_blocks=self.predictor_blocks,
-            dropout=self.dropout,
-            context_dropout=self.context_dropout,
-            embedding=embedding,
-            retrieval=retrieval,
-        )
-
-    def _training_config(self, n_rows: int) -> TrainingConfig:
-        return TrainingConfig(
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            batch_size=(
-                batch_size_for(n_rows) if self.batch_size is None else self.batch_size
-            ),
-            max_epochs=self.max_epochs,
-            patience=self.patience,
-            freeze_after=self.freeze_after,
-            record_context=self.record_context,
-            time_limit=self.time_limit,
-            mode=self.mode,
-        )
+        self._recipe(1)
+        check_rule(self.candidates)
 
     def _preprocessor(self, columns: list[str]) -> Preprocessor:
         ignored = [self.ignore] if isinstance(self.ignore, str) else self.ignore
@@ -253,11 +304,11 @@ class _TabR(FittedModel, BaseEstimator):
                 f"ignore must name columns of the table, however it names {absent}: the"
                 f" columns are {columns}"
             )
-        published = self.mode == "paper" and self.normalization == "quantile"
+        normalization = self._value("normalization")
+        if self._value("mode") == "paper" and normalization == "quantile":
+            normalization = "published-quantile"
         return Preprocessor(
-            normalization="published-quantile" if published else self.normalization,
-            kinds=self.column_kinds,
-            ignore=self.ignore,
+            normalization=normalization, kinds=self.column_kinds, ignore=self.ignore
         )
 
     # --- files ----------------------------------------------------------------
@@ -374,21 +425,32 @@ def load_model(
 
 _PARAMETERS = """\
 For each row the model retrieves the most similar training rows under a metric that it
-    learns, and predicts from their labels and from how they differ. The defaults are
-    TabR-S of the paper.
+    learns, and predicts from their labels and from how they differ. A parameter that is
+    None has the value of the preset.
 
     Args:
+        preset: "default" is one network with the best recipe we know at the cost of
+            TabR-S; "paper" is TabR-S exactly as published.
         n_members: Networks that are fitted and averaged, differing by their seeds.
         context_size: Neighbours of a row.
         width: Width of rows inside the network.
         encoder_blocks: Residual blocks before the retrieval.
         predictor_blocks: Residual blocks after it.
-        embedding: How numbers are embedded: None, "lr", "plr", "plr-lite" or an
-            `EmbeddingConfig`.
+        embedding: How numbers are embedded: "none", "lr", "plr", "plr-lite", "pbld",
+            "pbld-fixed", "bins" or an `EmbeddingConfig`.
+        scale_layer: Multiply each input by a number that is learned fast.
+        n_heads: Predictors over one retrieval, whose predictions are averaged.
         dropout: Dropout inside blocks.
         context_dropout: Dropout of the weights of neighbours.
         learning_rate: Step size of AdamW.
         weight_decay: Weight decay of AdamW.
+        betas: Adam's coefficients of running means.
+        label_smoothing: Share of a class's label that is spread over all classes.
+        gradient_clip: Largest norm of a step's gradient; None sets no limit.
+        weight_average: Epochs that a running mean of the weights reaches back; it is
+            what is scored and kept. 0 keeps the weights themselves.
+        schedule: Of step sizes: "constant", "flat-cosine" (down to zero over the second
+            half of `max_epochs`) or "drop" (to a tenth when patience ends, once).
         batch_size: Rows of a step; None follows the paper: 256 rows, 512 from 30,000
             training rows on, 1024 from 200,000 on.
         max_epochs: Epochs at most; None leaves it to `patience`.
@@ -401,8 +463,8 @@ For each row the model retrieves the most similar training rows under a metric t
         time_limit: Seconds after which a member's training ends; None sets no limit.
         retrieval: A step of the paper's design ("step-0" to "step-4"), the name of an
             ablation, or a `RetrievalConfig`.
-        normalization: Of numbers: "quantile" (to a normal distribution), "standard"
-            or "none".
+        normalization: Of numbers: "quantile" (to a normal distribution), "robust" (by
+            quartiles, clipped smoothly), "both" side by side, "standard" or "none".
         column_kinds: Kinds of columns that should not be guessed, by name: "numeric",
             "binary", "categorical" or "date".
         ignore: Columns that are no features; rules may read them.
@@ -412,7 +474,8 @@ For each row the model retrieves the most similar training rows under a metric t
         validation_fraction: Share of rows held out to stop early, without `eval_set`:
             random ones, with `PastOnly` the latest, with `NotSameGroup` whole groups.
         scoring: What early stopping looks at: a scikit-learn scorer or its name; None
-            is the RMSE for numbers and the accuracy for classes.
+            is the RMSE for numbers and the log loss for classes (of the preset "paper"
+            the accuracy).
         mode: "paper" reproduces the published runs in all details, weight decay of
             every parameter and their noise in quantile normalisation included;
             "fixed" mends these two.
@@ -426,6 +489,25 @@ For each row the model retrieves the most similar training rows under a metric t
 for _estimator in (TabRRegressor, TabRClassifier):
     assert _estimator.__doc__ is not None
     _estimator.__doc__ = _estimator.__doc__.replace("{parameters}", _PARAMETERS)
+
+
+def _embedding(value: str | EmbeddingConfig) -> EmbeddingConfig | None:
+    """Return the embedding of numbers; "none" leaves them as they are."""
+    if isinstance(value, EmbeddingConfig):
+        return value
+    return None if value == "none" else EMBEDDINGS.get(value) or EmbeddingConfig(value)  # type: ignore[arg-type]
+
+
+def _retrieval(value: str | RetrievalConfig) -> RetrievalConfig:
+    """Return the point of the design space."""
+    if isinstance(value, RetrievalConfig):
+        return value
+    if value not in STEPS:
+        raise ParameterError(
+            f"retrieval must be a RetrievalConfig or one of {list(STEPS)}, "
+            f"however: {value!r}"
+        )
+    return STEPS[value]
 
 
 def _seeds(random_state: int | np.random.RandomState | None, n: int) -> list[int]:

@@ -35,7 +35,7 @@ class FittedModel:
     target_: Target
     calibration_: Calibration
     memory_plan_: MemoryPlan | None
-    context_size: int
+    context_size_: int
 
     # --- a row's way to a prediction --------------------------------------------
 
@@ -59,7 +59,7 @@ class FittedModel:
             [member.network for member in self.members_],
             candidates,
             encoded,
-            self.context_size,
+            self.context_size_,
             rows_at_a_time=None if plan is None else plan.rows_at_a_time,
             effects=effects,
         )

@@ -27,6 +27,12 @@ def accuracy(codes: NDArray[Any], probabilities: NDArray[Any]) -> float:
     return float(np.mean(probabilities.argmax(1) == codes))
 
 
+def log_loss(codes: NDArray[Any], probabilities: NDArray[Any]) -> float:
+    """Return the mean of -log of what true classes were given, (n, classes)."""
+    of_truth = probabilities[np.arange(len(codes)), codes]
+    return float(-np.log(np.clip(of_truth, np.finfo(float).eps, 1)).mean())
+
+
 def value_scores(y: NDArray[Any], values: NDArray[Any]) -> dict[str, float]:
     """Return the scores of predicted values (n,); R2 is nan where y is constant."""
     y = np.asarray(y, float)
@@ -41,11 +47,10 @@ def class_scores(codes: NDArray[Any], proba: NDArray[Any]) -> dict[str, float]:
 
     hit = proba.argmax(1) == codes
     present = np.unique(codes)
-    of_truth = np.clip(proba[np.arange(len(codes)), codes], np.finfo(float).eps, 1)
     scores = {
         "accuracy": accuracy(codes, proba),
         "balanced accuracy": float(np.mean([hit[codes == c].mean() for c in present])),
-        "log-loss": float(-np.log(of_truth).mean()),
+        "log-loss": log_loss(codes, proba),
     }
     if proba.shape[1] == 2:
         both = len(present) == 2
@@ -103,10 +108,12 @@ def make_score(
     """
     if scoring is None and classes is None:
         return lambda prediction: -rmse(y, prediction)
-    if scoring is None and classes is not None:
+    if scoring in (None, "neg_log_loss") and classes is not None:
         position = {label: code for code, label in enumerate(classes.tolist())}
         codes = np.array([position[label] for label in y.tolist()])
-        return lambda prediction: accuracy(codes, prediction)
+        if scoring is None:
+            return lambda prediction: accuracy(codes, prediction)
+        return lambda prediction: -log_loss(codes, prediction)
 
     # A second of imports, rarely needed.
     from sklearn.metrics import get_scorer, get_scorer_names

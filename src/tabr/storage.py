@@ -90,6 +90,7 @@ def save(model: Any, path: AnyPath) -> None:
         "tabr": __version__,
         "estimator": type(model).__name__,
         "params": params,
+        "context_size": model.context_size_,
         "named": hasattr(model, "feature_names_in_"),
         "target_name": model.target_name_,
         "columns": columns,
@@ -253,9 +254,11 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
                 " searches are exact",
                 stacklevel=5,
             )
+    params.setdefault("preset", "paper")  # of before there were presets
     model: Any = classes[header["estimator"]](**params, device=device)
-    size = model.context_size
+    size = header.get("context_size", model.context_size)
     _check(type(size) is int and size > 0, f"its context_size is {size!r:.20}")
+    model.context_size_ = size
     tensors = safetensors.load(contents[_TENSORS])
 
     def group(name: str) -> Arrays:

@@ -90,7 +90,7 @@ def test_fit_prints_one_json_object(folder: Path, tmp_path: Path):
     assert summary["rows"] == 48
     assert summary["bytes"] == model.stat().st_size
     assert len(summary["best_epoch"]) == 2
-    assert summary["validation_score"]["name"] == "accuracy"
+    assert summary["validation_score"]["name"] == "log-loss"
     assert 0 <= summary["validation_score"]["value"] <= 1
 
 
@@ -170,18 +170,18 @@ def test_interrupted_training_keeps_the_best_so_far(
 ):
     from tabr.training import loop as training
 
-    rest = training._reason_to_stop
+    rest = training._Run._reason_to_stop
 
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "_reason_to_stop", interrupt)
+    monkeypatch.setattr(training._Run, "_reason_to_stop", interrupt)
     model = tmp_path / "m.tabr"
     fit = ("fit", folder / "houses.csv", "--target", "price", "-o", model, *TINY)
     result = run(*fit)
     assert result.exit_code == 130
     assert "the best epoch so far is kept" in result.stderr
-    monkeypatch.setattr(training, "_reason_to_stop", rest)
+    monkeypatch.setattr(training._Run, "_reason_to_stop", rest)
     succeed("predict", model, folder / "houses.csv")
 
 

@@ -125,3 +125,18 @@ def test_shares_of_many_columns_are_those_of_each():
     for row, low, high in zip(many, lows, highs, strict=True):
         assert_bits(row, share_between(values, low, high))
         assert row[4] == 0.5 and row.min() >= 0 and row.max() <= 1
+
+
+def test_robust_scaling_is_by_quartiles_and_clips_smoothly():
+    rng = np.random.default_rng(0)
+    train, new = hard_columns(400, rng), hard_columns(60, rng)
+    result = Normalizer.fit(train, "robust", 0).transform(new)
+    assert np.isfinite(result).all() and np.abs(result).max() <= 3
+    for j in range(train.shape[1]):
+        low, median, high = np.percentile(train[:, j], [25, 50, 75])
+        width = high - low
+        if width == 0:
+            width = (train[:, j].max() - train[:, j].min()) / 2
+        z = (new[:, j] - median) / width if width else np.zeros(len(new))
+        expected = z / np.sqrt(1 + (z / 3) ** 2)
+        np.testing.assert_allclose(result[:, j], expected, rtol=1e-4, atol=1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 
@@ -255,3 +256,51 @@ def test_captured_steps_equal_eager_ones_on_a_gpu() -> None:
 
     captured = run(captures=True)
     assert captured == pytest.approx(run(captures=False), rel=1e-4)
+
+
+def test_a_drop_goes_back_to_the_best_and_on_in_smaller_steps() -> None:
+    seen: list[list[Tensor]] = []
+    scores = iter([0.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+
+    def score(network: nn.Module) -> float:
+        seen.append([p.detach().clone() for p in network.parameters()])
+        return next(scores)
+
+    network, history = fit(quick(schedule="drop", patience=2, max_epochs=None), score)
+    assert history.best_epoch == 1
+    assert history.stopped == "patience"
+    assert len(history.score) == 8  # 2, three without a better one, and three again
+
+    def step(a: list[Tensor], b: list[Tensor]) -> float:
+        return max(float((x - y).abs().max()) for x, y in zip(a, b, strict=True))
+
+    # After the drop it starts from the best weights, in steps ten times smaller.
+    assert step(seen[5], seen[1]) < 0.3 * step(seen[2], seen[1])
+    for parameter, kept in zip(network.parameters(), seen[1], strict=True):
+        assert torch.equal(parameter, kept)
+
+
+def test_flat_cosine_ends_with_the_smallest_steps() -> None:
+    seen: list[list[Tensor]] = []
+
+    def score(network: nn.Module) -> float:
+        seen.append([p.detach().clone() for p in network.parameters()])
+        return float(len(seen))
+
+    fit(quick(schedule="flat-cosine", max_epochs=20), score)
+    sizes = [
+        sum(float((x - y).square().sum()) for x, y in zip(a, b, strict=True)) ** 0.5
+        for a, b in itertools.pairwise(seen)
+    ]
+    assert sizes[-1] < 0.1 * min(sizes[:9])
+    with pytest.raises(ValueError, match="max_epochs"):
+        TrainingConfig(schedule="flat-cosine")
+
+
+def test_the_average_of_weights_is_what_is_kept() -> None:
+    def kept(**values: object) -> Tensor:
+        network, _ = fit(quick(max_epochs=3, **values), lambda _: 1.0)  # of epoch 0
+        return nn.utils.parameters_to_vector(network.parameters()).detach()
+
+    torch.testing.assert_close(kept(weight_average=1e-3), kept())
+    assert not torch.allclose(kept(weight_average=5.0), kept(), atol=1e-3)

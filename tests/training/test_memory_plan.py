@@ -110,7 +110,7 @@ def test_candidates_in_host_memory_give_the_same_model(parameters: dict) -> None
     x, y = table(3000)
     # Near ties may come in another order, and dropout falls on others then.
     common = {"dropout": 0.0, "context_dropout": 0.0, "max_epochs": 3, **parameters}
-    common |= {"device": "cuda", "random_state": 0}
+    common |= {"device": "cuda", "random_state": 0, "preset": "paper"}
     here = TabRRegressor(**common).fit(x, y)
     device = torch.device("cuda")
     shape = {"n": 2400, "n_validation": 600, "n_num": 5, **parameters}
@@ -138,6 +138,7 @@ def test_the_plan_is_near_the_truth_and_not_below_it() -> None:
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    model = TabRRegressor(max_epochs=4, device="cuda", time_limit=20).fit(x, x[:, 0])
+    params = {"preset": "paper", "max_epochs": 4, "time_limit": 20}
+    model = TabRRegressor(**params, device="cuda").fit(x, x[:, 0])
     peak = torch.cuda.max_memory_allocated() - before
     assert peak <= model.memory_plan_.device_bytes <= 4 * peak

@@ -33,7 +33,15 @@ from tabr.bench.workers import Failure, Resources, countdown, open_pool
 from tabr.errors import DataError
 
 # Methods for a user's table: retrieval, trees, a network, and plain neighbours.
-FIRST_METHODS = ("tabr-s", "tabr", "lightgbm", "catboost", "xgboost", "mlp", "knn")
+FIRST_METHODS = (
+    "tabr-d",
+    "tabr-s",
+    "lightgbm",
+    "catboost",
+    "xgboost",
+    "mlp",
+    "knn",
+)
 
 
 @dataclass(frozen=True)

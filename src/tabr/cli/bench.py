@@ -180,7 +180,7 @@ def bench(context: click.Context) -> None:
 @names_option(
     "--methods",
     help="Methods to fit, or all.  [default: for TABLE"
-    " tabr-s, tabr, lightgbm, catboost, xgboost, mlp, knn; else tabr-s]",
+    " tabr-d, tabr-s, lightgbm, catboost, xgboost, mlp, knn; else tabr-s]",
 )
 @options.count("--seeds", default=15, help="Runs of each method, with seeds 0, 1, ...")
 @options.count("--few-seeds", help="Seeds of the paper's longest tables.")

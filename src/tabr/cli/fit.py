@@ -228,18 +228,13 @@ def _training_summary(model: Any) -> dict[str, Any]:
     """Return what training made: columns, members, the score it stopped by."""
     histories = [member.history for member in model.members_]
     score = sum(history.best_score for history in histories) / len(histories)
-    if model.scoring is not None:
-        named_score = model.scoring, score
-    elif hasattr(model, "classes_"):
-        named_score = "accuracy", score
-    else:
-        named_score = "RMSE", -score
+    name, sign = model.stopping_score
     used = list(model.preprocessor_.kinds_.values())
     return {
         "columns": {kind: used.count(kind) for kind in options.KINDS if kind in used},
         "constant_columns": list(model.preprocessor_.dropped),
         "members": len(histories),
-        "validation_score": dict(zip(("name", "value"), named_score, strict=True)),
+        "validation_score": {"name": name, "value": sign * score},
         "best_epoch": model.best_epoch_,
         "stopped": [history.stopped for history in histories],
     }

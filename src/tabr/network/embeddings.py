@@ -11,6 +11,8 @@ from tabr.config import EmbeddingConfig
 from tabr.network.rows import Rows
 from tabr.tables.shape import DataShape
 
+_GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples spread evenly between whole numbers
+
 
 class LinearReLU(nn.Module):
     """LR: each number times a vector of its own, plus a bias, then ReLU.
@@ -118,16 +120,123 @@ class OneHot(nn.Module):
         return cat[..., self.column] == self.level
 
 
+class PBLD(nn.Module):
+    """PBLD: cosines with phases, then linear for each feature, beside the number.
+
+    Shape: (..., n_features) -> (..., n_features * width); the last of a feature's
+    outputs is the number itself.
+    """
+
+    def __init__(self, n_features: int, config: EmbeddingConfig) -> None:
+        """Draw frequencies, phases and linear layers as RealMLP does."""
+        super().__init__()
+        k, width = config.n_frequencies, config.width - 1
+        self.frequencies = nn.Parameter(torch.empty(n_features, k))
+        self.phases = nn.Parameter(torch.empty(n_features, k))
+        self.weight = nn.Parameter(torch.empty(n_features, k, width))
+        self.bias = nn.Parameter(torch.empty(n_features, width))
+        nn.init.normal_(self.frequencies, 0.0, config.frequency_scale)
+        nn.init.uniform_(self.phases, -math.pi, math.pi)
+        for parameter in (self.weight, self.bias):
+            nn.init.uniform_(parameter, -(k**-0.5), k**-0.5)
+
+    def forward(self, num: Tensor) -> Tensor:
+        """Embed the numbers and join the embeddings feature by feature."""
+        angle = 2 * math.pi * self.frequencies * num[..., None] + self.phases
+        x = (angle.cos()[..., None, :] @ self.weight).squeeze(-2) + self.bias
+        return torch.cat([x, num[..., None]], -1).flatten(-2)
+
+
+class FixedPeriodic(nn.Module):
+    """Cosines whose frequencies and phases stay as they are, beside the number.
+
+    Frequencies are the quantiles of a normal distribution, phases spread evenly: they
+    are the same in every network. What is linear after them is left to the layer that
+    follows. Shape: (..., n_features) -> (..., n_features * (n_frequencies + 1)).
+    """
+
+    frequencies: Tensor
+    phases: Tensor
+
+    def __init__(self, n_features: int, config: EmbeddingConfig) -> None:
+        """Choose frequencies and phases."""
+        super().__init__()
+        k = config.n_frequencies
+        shares = (torch.arange(k, dtype=torch.float64) + 0.5) / (2 * k) + 0.5
+        frequencies = config.frequency_scale * torch.special.ndtri(shares)
+        steps = torch.arange(n_features * k, dtype=torch.float64) * _GOLDEN
+        phases = 2 * math.pi * (steps % 1.0) - math.pi
+        self.register_buffer("frequencies", frequencies.float(), persistent=False)
+        phases = phases.view(n_features, k).float()
+        self.register_buffer("phases", phases, persistent=False)
+
+    def forward(self, num: Tensor) -> Tensor:
+        """Embed the numbers and join the embeddings feature by feature."""
+        angle = 2 * math.pi * self.frequencies * num[..., None] + self.phases
+        return torch.cat([angle.cos(), num[..., None]], -1).flatten(-2)
+
+
+class Bins(nn.Module):
+    """Piecewise-linear encoding between quantiles of the normal distribution.
+
+    An output says how far a number has come through its bin, 0 to 1; the first and
+    the last bin have no end on their outer side.
+    Shape: (..., n_features) -> (..., n_features * width).
+    """
+
+    low: Tensor
+    high: Tensor
+    least: Tensor
+    most: Tensor
+
+    def __init__(self, n_features: int, config: EmbeddingConfig) -> None:
+        """Take bins of equal probability."""
+        super().__init__()
+        shares = torch.arange(1, config.width, dtype=torch.float64) / config.width
+        inner = torch.special.ndtri(shares)
+        ends = torch.tensor([-3.0, 3.0], dtype=torch.float64)
+        edges = torch.cat([ends[:1], inner, ends[1:]]).float()
+        self.register_buffer("low", edges[:-1], persistent=False)
+        self.register_buffer("high", edges[1:], persistent=False)
+        least, most = torch.zeros(config.width), torch.ones(config.width)
+        least[0], most[-1] = -math.inf, math.inf
+        self.register_buffer("least", least, persistent=False)
+        self.register_buffer("most", most, persistent=False)
+
+    def forward(self, num: Tensor) -> Tensor:
+        """Embed the numbers and join the embeddings feature by feature."""
+        share = (num[..., None] - self.low) / (self.high - self.low)
+        return share.clamp(self.least, self.most).flatten(-2)
+
+
+_EMBEDDINGS = {
+    "plr": PLR,
+    "plr-lite": PLRLite,
+    "pbld": PBLD,
+    "pbld-fixed": FixedPeriodic,
+    "bins": Bins,
+}
+
+
 def make_embedding(n_features: int, config: EmbeddingConfig) -> nn.Module:
     """Return the embedding that the config names."""
     if config.kind == "lr":
         return LinearReLU(n_features, config.width)
-    return (PLR if config.kind == "plr" else PLRLite)(n_features, config)
+    return _EMBEDDINGS[config.kind](n_features, config)
+
+
+def is_fixed(shape: DataShape, embedding: EmbeddingConfig | None) -> bool:
+    """Whether no training step changes input vectors."""
+    if embedding is None or shape.n_num == 0:
+        return True
+    return embedding.kind in ("pbld-fixed", "bins")
 
 
 def input_width(shape: DataShape, embedding: EmbeddingConfig | None) -> int:
     """Return the width of input vectors."""
     per_number = 1 if embedding is None else embedding.width
+    if embedding is not None and embedding.kind == "pbld-fixed":
+        per_number = embedding.n_frequencies + 1
     return shape.width + shape.n_num * (per_number - 1)
 
 

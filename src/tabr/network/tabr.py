@@ -20,12 +20,13 @@ import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.config import NetworkConfig
+from tabr.config import NetworkConfig, Task
 from tabr.device.member_axis import n_members
 from tabr.device.random import Dropout
-from tabr.network.embeddings import InputVector, input_width
+from tabr.network.embeddings import InputVector, input_width, is_fixed
 from tabr.network.hidden_sum import hidden_sum, shared_hidden_sum
 from tabr.network.labels import make_label_value
 from tabr.network.rows import Rows, take
@@ -35,14 +36,17 @@ from tabr.tables.shape import DataShape
 # beyond it the products with them cost more than encoding the neighbours again.
 _WIDEST_POINT = 3
 _MOST_PARTS = 64  # of rows, whose sums are added up
+_SCALE_SPEED = 96.0  # Adam moves each parameter alike, and so the scales by more
 
 
 def points_are_inputs(config: NetworkConfig, shape: DataShape) -> bool:
-    """Whether rows are remembered by their input vectors, which no step changes."""
-    width = input_width(shape, config.embedding)
-    fixed = config.embedding is None or shape.n_num == 0
-    linear = config.encoder_blocks == 0
-    return linear and fixed and width <= _WIDEST_POINT * config.width
+    """Whether rows are remembered by their input vectors."""
+    embedding = config.embedding
+    # NOTE: those of the paper's own embeddings are wide, and its points are encoded.
+    published = embedding is not None and embedding.kind in ("lr", "plr", "plr-lite")
+    if config.encoder_blocks or (published and shape.n_num > 0):
+        return False
+    return input_width(shape, embedding) <= _WIDEST_POINT * config.width
 
 
 class Context(NamedTuple):
@@ -158,6 +162,44 @@ class Difference(nn.Module):
         return out
 
 
+class Heads(nn.Module):
+    """Predictors that share all but signs (k, d) and a last layer each."""
+
+    def __init__(self, k: int, d: int, n_outputs: int) -> None:
+        """Draw signs, and last layers as torch draws linear ones."""
+        super().__init__()
+        signs = torch.randint(0, 2, (k, d)).float() * 2 - 1
+        self.signs = nn.Parameter(signs)
+        self.weight = nn.Parameter(torch.empty(k, d, n_outputs))
+        self.bias = nn.Parameter(torch.empty(k, n_outputs))
+        for parameter in (self.weight, self.bias):
+            nn.init.uniform_(parameter, -(d**-0.5), d**-0.5)
+
+    spared_from_decay = False
+
+    def split(self, x: Tensor) -> Tensor:
+        """Return x (b, d) as each head sees it, (b, k, d)."""
+        return x[:, None] * self.signs
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the outputs of heads: (b, k, d) -> (b, k, outputs)."""
+        out = (x[:, :, None] @ self.weight).squeeze(2)
+        return out + self.bias
+
+
+def mean_output(outputs: Tensor, task: Task) -> Tensor:
+    """Return outputs whose prediction is the mean of the heads' predictions.
+
+    Shape: (b, k, outputs) -> (b, outputs). Of classes it is the mean of probabilities.
+    """
+    if task == "regression":
+        return outputs.mean(1)
+    if task == "binary":
+        yes, no = F.logsigmoid(outputs), F.logsigmoid(-outputs)
+        return yes.logsumexp(1) - no.logsumexp(1)
+    return outputs.log_softmax(2).logsumexp(1)
+
+
 class TabR(nn.Module):
     """The whole network, at any point of the paper's design space."""
 
@@ -168,11 +210,18 @@ class TabR(nn.Module):
         d, r = config.width, config.retrieval
         self.input = InputVector(shape, config.embedding)
         self.linear = nn.Linear(self.input.width, d)
+        self.input_scale: nn.Parameter | None = None
+        if config.scale_layer:
+            ones = torch.full((self.input.width,), 1 / _SCALE_SPEED)
+            self.input_scale = nn.Parameter(ones)
         self.encoder = nn.ModuleList(
             Block(config, normalized=i > 0) for i in range(config.encoder_blocks)
         )
         self.norm = nn.LayerNorm(d) if config.encoder_blocks else nn.Identity()
         self.points_are_inputs = points_are_inputs(config, shape)
+        self.points_are_fixed = self.points_are_inputs and is_fixed(
+            shape, config.embedding
+        )
         # A bias of keys is forgotten by differences and by <q, k> unless q is k.
         bias_matters = (r.similarity == "dot") != r.own_query
         self.to_key = nn.Linear(d, d, bias=bias_matters)
@@ -191,9 +240,13 @@ class TabR(nn.Module):
         self.predictor = nn.Sequential(
             *(Block(config, normalized=True) for _ in range(config.predictor_blocks))
         )
-        self.head = nn.Sequential(
-            nn.LayerNorm(d), nn.ReLU(), nn.Linear(d, shape.n_outputs)
-        )
+        self.task = shape.task
+        self.heads: Heads | None = None
+        last: nn.Module = nn.Linear(d, shape.n_outputs)
+        if config.n_heads > 1:
+            self.heads = Heads(config.n_heads, d, shape.n_outputs)
+            last = nn.Identity()
+        self.head = nn.Sequential(nn.LayerNorm(d), nn.ReLU(), last)
 
     @property
     def can_share(self) -> bool:
@@ -204,9 +257,15 @@ class TabR(nn.Module):
 
     # --- rows -> points -------------------------------------------------------
 
+    def _input_weight(self) -> Tensor:
+        """Return the first layer's weight (d, d_in), inputs scaled."""
+        if self.input_scale is None:
+            return self.linear.weight
+        return self.linear.weight * (_SCALE_SPEED * self.input_scale)
+
     def _encode(self, u: Tensor) -> Tensor:
         """Input vectors (..., d_in) -> x~ (..., d)."""
-        x: Tensor = self.linear(u)
+        x = F.linear(u, self._input_weight(), self.linear.bias)
         for block in self.encoder:
             x = block(x)
         return x
@@ -221,14 +280,15 @@ class TabR(nn.Module):
 
     def _represent(self, points: Tensor) -> Tensor:
         """Points -> what W_K, W_Q and W_V read, (..., d)."""
-        out: Tensor = self.linear(points) if self.points_are_inputs else points
-        return out
+        if not self.points_are_inputs:
+            return points
+        return F.linear(points, self._input_weight(), self.linear.bias)
 
     def metric(self) -> Metric:
         """Multiply out what reads points; it holds until the parameters change."""
         key = self.to_key.weight
         if self.points_are_inputs:
-            key = key @ self.linear.weight
+            key = key @ self._input_weight()
         hidden = None
         if self.difference_value is not None:
             hidden = self.difference_value.first.weight @ key
@@ -316,7 +376,7 @@ class TabR(nn.Module):
             mean = (dropped[:, None] @ points).squeeze(1)  # (b, p)
             total = dropped.sum(-1, keepdim=True)
             if self.points_are_inputs:
-                mean = mean @ self.linear.weight.T + total * self.linear.bias
+                mean = mean @ self._input_weight().T + total * self.linear.bias
             x = x + mean @ self.row_value.weight.T + total * self.row_value.bias
         if self.label_value is not None:
             x = x + self.label_value(context.labels, dropped[:, first:])
@@ -330,5 +390,12 @@ class TabR(nn.Module):
             else:
                 x = x + self.difference_value(difference, metric.hidden, dropped)
 
-        prediction: Tensor = self.head(self.predictor(x))
-        return Output(prediction, weights[:, first:], similarity[:, first:])
+        return Output(self._output(x), weights[:, first:], similarity[:, first:])
+
+    def _output(self, x: Tensor) -> Tensor:
+        """Return outputs (b, outputs); in training (b, heads, outputs) of many."""
+        if self.heads is None:
+            out: Tensor = self.head(self.predictor(x))
+            return out
+        out = self.heads(self.head(self.predictor(self.heads.split(x))))
+        return out if self.training else mean_output(out, self.task)

@@ -145,7 +145,7 @@ def _facts(evaluation: Evaluation, model_file: AnyPath | None) -> list[tuple[str
         ("Predicted", f"{evaluation.target}, {task}"),
         ("Networks", number(len(model.members_))),
         ("Candidates", f"{n_candidates} rows that may be retrieved"),
-        ("Context", f"{model.context_size} neighbours of each row"),
+        ("Context", f"{model.context_size_} neighbours of each row"),
         ("Columns", ", ".join(counts)),
     ]
     if model.candidates is not None:
@@ -193,7 +193,7 @@ def _training(evaluation: Evaluation) -> dict[str, Any] | None:
     best = evaluation.model.best_epoch_
     name = "validation score"
     if evaluation.model.scoring is None:
-        name = "validation RMSE" if evaluation.codes is None else "validation accuracy"
+        name = f"validation {evaluation.model.stopping_score[0]}"
     words = {"loss": "training loss", "score": name, "context_change": "Delta-context"}
     pictures = [
         charts.training(history, best, column, words[column])

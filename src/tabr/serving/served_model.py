@@ -124,7 +124,7 @@ class ServedModel:
             "classes": classes,
             "n_candidates": len(self.model.candidates_),
             "n_members": len(self.model.members_),
-            "context_size": self.model.context_size,
+            "context_size": self.model.context_size_,
             "tabr": __version__,
             "columns": self.schema.columns,
             "place": None if place is None else place._asdict(),

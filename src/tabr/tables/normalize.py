@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -11,11 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-Normalization = Literal["quantile", "published-quantile", "standard", "none"]
+Normalization = Literal[
+    "quantile", "published-quantile", "standard", "robust", "both", "none"
+]
 Floats = npt.NDArray[np.float64]
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _NOISE = 1e-3
+_REACH = 3.0  # what a smooth clip never exceeds
 _CELLS = 2**14  # of a block of rows
 # the two constants of scikit-learn's QuantileTransformer
 _BOUND = 1e-7
@@ -35,6 +38,9 @@ class Normalizer:
     location: Floats  # (p,)
     scale: Floats  # (p,)
     quantiles: Floats  # (n_quantiles, p); no row: use location and scale
+    smooth: npt.NDArray[np.int64] = field(  # (1,), 1 to clip smoothly
+        default_factory=lambda: np.zeros(1, dtype=np.int64)
+    )
 
     @classmethod
     def fit(cls, num: Floats, method: Normalization, seed: int) -> Normalizer:
@@ -42,7 +48,7 @@ class Normalizer:
         n, p = num.shape
         constant = num.min(axis=0) == num.max(axis=0)
         exponent = np.frexp(np.abs(num).max(axis=0))[1].astype(np.int32)
-        if method in ("quantile", "standard"):
+        if method in ("quantile", "standard", "robust"):
             exponent += np.frexp(np.ldexp(num, -exponent).std(axis=0))[1]
         else:  # these keep the unit where they can
             huge = (exponent > 500) & (method != "none")
@@ -52,6 +58,8 @@ class Normalizer:
         if method == "standard":
             location, std = num.mean(axis=0), num.std(axis=0)
             scale = np.where(std > 0, std, 1.0)
+        elif method == "robust":
+            location, scale = _robust(num)
         elif method != "none":
             std = num.std(axis=0)
             # NOTE[DIFF]: the published noise is absolute, so it drowns columns of tiny
@@ -63,7 +71,10 @@ class Normalizer:
             n_quantiles = min(max(min(n // 30, 1000), 10), n)
             levels = np.linspace(0, 1, n_quantiles) * 100
             quantiles = np.maximum.accumulate(np.percentile(num, levels, axis=0))
-        return cls(exponent, constant.astype(np.int64), location, scale, quantiles)
+        smooth = np.full(1, method == "robust", dtype=np.int64)
+        return cls(
+            exponent, constant.astype(np.int64), location, scale, quantiles, smooth
+        )
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return what was fitted, without what is only prepared from it."""
@@ -86,6 +97,8 @@ class Normalizer:
                 else:
                     values -= self.location[used, None]
                     values /= self.scale[used, None]
+                    if self.smooth[0]:
+                        values /= np.hypot(1.0, values / _REACH)
                     values = values.clip(-_FLOAT32_MAX, _FLOAT32_MAX)
                 result[rows, used] = values.T
         return result
@@ -99,6 +112,14 @@ class Normalizer:
     @cached_property
     def _to_normal(self) -> _QuantileMap:
         return _QuantileMap(self.quantiles[:, self._used[0]])
+
+
+def _robust(num: Floats) -> tuple[Floats, Floats]:
+    """Return medians and widths (p,): between quartiles, else half of the range."""
+    low, median, high = np.percentile(num, [25, 50, 75], axis=0)
+    width, extent = high - low, num.max(axis=0) - num.min(axis=0)
+    width = np.where(width > 0, width, extent / 2)
+    return median, np.where(width > 0, width, 1.0)
 
 
 class _QuantileMap:

@@ -148,9 +148,17 @@ class Preprocessor:
             columns.append(fit_column(cells, kind, self.max_levels))
         self._set_columns([c for c in columns if c is not None])
         num, flags, codes = self._encode(frame)
-        self.n_num, self.n_bin = num.shape[1], flags.shape[1]
-        self._normalizer = Normalizer.fit(num, self.normalization, self.seed)
-        return Arrays(self._normalizer.transform(num), flags, codes)
+        methods: list[Normalization] = [self.normalization]
+        if self.normalization == "both":
+            methods = ["quantile", "robust"]
+        self._normalizers = [Normalizer.fit(num, m, self.seed) for m in methods]
+        self.n_num, self.n_bin = len(methods) * num.shape[1], flags.shape[1]
+        return Arrays(self._normalized(num), flags, codes)
+
+    def _normalized(self, num: Floats) -> npt.NDArray[np.float32]:
+        """Return num (n, p), once by each normalizer, side by side."""
+        parts = [normalizer.transform(num) for normalizer in self._normalizers]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _set_columns(self, columns: list[Column]) -> None:
         self._columns = columns or [Column(self.feature_names[0])]
@@ -186,7 +194,7 @@ class Preprocessor:
 
     def match(self, X: object, *, caller: str = "Preprocessor") -> pd.DataFrame:
         """Return any table's rows with the columns' names of fit."""
-        if not hasattr(self, "_normalizer"):
+        if not hasattr(self, "_normalizers"):
             raise NotFittedError(f"{caller} is not fitted yet; call fit first")
         return match_columns(
             readable(X), self._inputs, self.feature_names, self.kinds_, caller
@@ -205,7 +213,7 @@ class Preprocessor:
         """Return any table's rows with the columns of fit, and as arrays."""
         frame = self.match(X, caller=caller)
         num, flags, codes = self._encode(frame)
-        return EncodedRows(frame, Arrays(self._normalizer.transform(num), flags, codes))
+        return EncodedRows(frame, Arrays(self._normalized(num), flags, codes))
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return all that was fitted as a JSON-able dict and named arrays."""
@@ -223,7 +231,10 @@ class Preprocessor:
                 for c in self._columns
             ],
         }
-        arrays = self._normalizer.arrays()
+        first, *others = self._normalizers
+        arrays = first.arrays()
+        for number, other in enumerate(others, 1):
+            arrays |= {f"{number}.{k}": v for k, v in other.arrays().items()}
         return state, {k: np.ascontiguousarray(v) for k, v in arrays.items()}
 
     @classmethod
@@ -243,6 +254,9 @@ class Preprocessor:
                 values[key] = tuple(value) if isinstance(value, list) else value
             columns.append(COLUMNS[values.pop("type")](**values))
         self._set_columns(columns)
-        parts = [field.name for field in dataclasses.fields(Normalizer)]
-        self._normalizer = Normalizer(**{name: arrays[name] for name in parts})
+        fields_ = [field.name for field in dataclasses.fields(Normalizer)]
+        self._normalizers = []
+        for start in ("", "1.") if self.normalization == "both" else ("",):
+            parts = {k: arrays[start + k] for k in fields_ if start + k in arrays}
+            self._normalizers.append(Normalizer(**parts))
         return self

@@ -61,7 +61,7 @@ class Contexts:
         self.network, self.data, self.m = network, data, m
         self.rows, self.labels, n = data.rows, data.labels, len(data)
         self.fixed: PointIndex | None = None
-        if network.points_are_inputs:
+        if network.points_are_fixed:
             points = candidate_points(network, data.rows)
             self.fixed = PointIndex(network, points, data.labels)
         self.frozen: Neighbors | None = None

@@ -146,7 +146,8 @@ class _Fit:
             network = TabR(self.recipe.network, self.shape).to(device)
             contexts = Contexts(network, train, self.recipe.context_size)
             evaluate = self._evaluation(contexts)
-        loss = BatchLoss(contexts, self.shape.task)
+        smoothing = self.recipe.training.label_smoothing
+        loss = BatchLoss(contexts, self.shape.task, smoothing)
         return loss, Job(
             network,
             loss,

@@ -6,7 +6,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -17,9 +17,10 @@ from tqdm.auto import tqdm
 from tabr.config import TrainingConfig
 from tabr.device.cuda_graphs import GraphedFunction, Lane, run_in_lanes
 from tabr.errors import TrainingError
-from tabr.training.optimizers import Stepper, adamw
+from tabr.training.optimizers import AdamW, Stepper
 
 Stop = Literal["patience", "max_epochs", "time_limit", "interrupted"]
+_DROP = 0.1  # of the first step size
 Loss = Callable[[Tensor], Tensor]  # row indices (b,) -> scalar
 
 
@@ -167,12 +168,21 @@ class _Run:
         self.device = first.device
         self.history = History()
         self.finished = False
+        self.n_drops_left = int(config.schedule == "drop")
+        self.n_epochs_before_drop = 0
         self.best: list[Tensor] = []
         self.next_order: Tensor | None = None
         with job.lane:
+            n_steps = -(-n_rows // config.batch_size)  # of an epoch
+            self.optimizer: Stepper = job.optimizer or AdamW(
+                job.network, config, n_steps
+            )
+            average = getattr(self.optimizer, "average", None)
+            self.averaged = nullcontext if average is None else average.applied
             self.total = first.new_zeros(())
             # No circle of references: a graph's memory is to be freed with the run.
-            self.outputs = GraphedFunction(lambda _: _outputs(job), job.lane)
+            averaged = self.averaged
+            self.outputs = GraphedFunction(lambda _: _outputs(job, averaged), job.lane)
             self.nothing = torch.zeros(1, device=self.device)
 
     @property
@@ -187,11 +197,35 @@ class _Run:
         with job.lane:
             if job.freeze is not None and self.freezes:
                 _set_mode(job.network, training=False)
-                job.freeze()
+                with self.averaged():
+                    job.freeze()
+            self._set_rate()
             self.total.zero_()
             order = self._draw_order() if self.next_order is None else self.next_order
             self.next_order = None
             return order
+
+    def _set_rate(self) -> None:
+        """Follow the schedule of step sizes; those of other optimizers are theirs."""
+        epoch, most = len(self.history.score), self.config.max_epochs
+        if self.config.schedule != "flat-cosine" or most is None:
+            return
+        share = 2 * epoch / most - 1  # of the second half that is over
+        factor = 1.0 if share <= 0 else 0.5 * (1 + math.cos(math.pi * share))
+        if isinstance(self.optimizer, AdamW):
+            self.optimizer.set_rate(factor)
+
+    @torch.no_grad()
+    def _drop_rate(self) -> None:
+        """Go back to the best weights, and on from there in smaller steps."""
+        self.n_drops_left -= 1
+        self.n_epochs_before_drop = len(self.history.score)
+        with self.job.lane:
+            torch._foreach_copy_(self.state, self.best)
+            if isinstance(self.optimizer, AdamW):
+                self.optimizer.set_rate(_DROP)
+                if self.optimizer.average is not None:
+                    self.optimizer.average.restart()
 
     def _draw_order(self) -> Tensor:
         order = torch.randperm(self.n_rows, generator=self.job.generator)
@@ -226,13 +260,25 @@ class _Run:
             history.seconds.append(time.perf_counter() - self.start)
             if history.best_epoch < 0 or score > history.best_score:
                 history.best_epoch = epoch
-                self._remember()
+                with self.averaged():
+                    self._remember()
             if self.job.watch is not None:
                 _set_mode(self.job.network, training=False)
                 self.job.watch(history)
-        reason = _reason_to_stop(history, self.config, out_of_time)
-        if reason is not None:
+        reason = self._reason_to_stop(out_of_time)
+        if reason == "patience" and self.n_drops_left:
+            self._drop_rate()
+        elif reason is not None:
             history.stopped, self.finished = reason, True
+
+    def _reason_to_stop(self, out_of_time: bool) -> Stop | None:
+        epoch, config = len(self.history.score) - 1, self.config
+        since = max(self.history.best_epoch, self.n_epochs_before_drop - 1)
+        if epoch - since > config.patience:
+            return "patience"
+        if config.max_epochs is not None and epoch + 1 >= config.max_epochs:
+            return "max_epochs"
+        return "time_limit" if out_of_time else None
 
     @torch.no_grad()
     def _remember(self) -> None:
@@ -250,10 +296,11 @@ class _Run:
 
 
 @torch.no_grad()
-def _outputs(job: Job) -> Tensor:
+def _outputs(job: Job, averaged: Callable[[], AbstractContextManager[Any]]) -> Tensor:
     """Return a job's predictions for the validation rows."""
     _set_mode(job.network, training=False)
-    return job.evaluate()
+    with averaged():
+        return job.evaluate()
 
 
 def _set_mode(network: nn.Module, *, training: bool) -> None:
@@ -308,9 +355,8 @@ class _Alone(_Steps):
     def __init__(self, run: _Run) -> None:
         self.runs, self.lane, job = [run], run.job.lane, run.job
         with self.lane:
-            update = _update_of(job, run.config)
             self.take_step = make_step(
-                job.network, job.loss, job.lane, update, run.total
+                job.network, job.loss, job.lane, run.optimizer.step, run.total
             )
 
     def _begin(self) -> Tensor:
@@ -324,10 +370,6 @@ class _AsOne(_Steps):
         self, runs: list[_Run], joint: Callable[[Sequence[int]], JointGradients]
     ) -> None:
         self.runs, self.all_runs, self.joint = runs, runs, joint
-        self.updates = {}
-        for run in runs:
-            with run.job.lane:
-                self.updates[id(run)] = _update_of(run.job, run.config)
         self._take_over(warm=False)
 
     def _take_over(self, *, warm: bool) -> None:
@@ -335,7 +377,7 @@ class _AsOne(_Steps):
         places = [self.all_runs.index(run) for run in self.runs]
         of_all, runs = self.joint(places), self.runs
         lanes = [run.job.lane for run in runs]
-        updates = [self.updates[id(run)] for run in runs]
+        updates = [run.optimizer.step for run in runs]
         self.lane = of_all.lane
 
         def step(batches: Tensor) -> Tensor:
@@ -366,13 +408,6 @@ class _AsOne(_Steps):
             self._take_over(warm=True)
 
 
-def _update_of(job: Job, config: TrainingConfig) -> Callable[[], object]:
-    """Return what changes the parameters of a job's network once."""
-    if job.optimizer is not None:
-        return job.optimizer.step
-    return adamw(job.network, config)
-
-
 def make_step(
     network: nn.Module,
     loss: Loss,
@@ -398,17 +433,6 @@ def make_step(
         return value
 
     return GraphedFunction(step, lane)
-
-
-def _reason_to_stop(
-    history: History, config: TrainingConfig, out_of_time: bool
-) -> Stop | None:
-    epoch = len(history.score) - 1
-    if epoch - history.best_epoch > config.patience:
-        return "patience"
-    if config.max_epochs is not None and epoch + 1 >= config.max_epochs:
-        return "max_epochs"
-    return "time_limit" if out_of_time else None
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -25,19 +26,7 @@ class Stepper(Protocol):
         ...
 
 
-def adamw(network: nn.Module, config: TrainingConfig) -> Callable[[], object]:
-    """Return a step of AdamW."""
-    device = next(network.parameters()).device
-    groups = decay_groups(network, config.mode)
-    if device.type in ("cpu", "cuda"):
-        return _AdamW(groups, config.learning_rate, config.weight_decay, device).step
-    optimizer = torch.optim.AdamW(
-        groups, lr=config.learning_rate, weight_decay=config.weight_decay
-    )
-    return optimizer.step
-
-
-class _AdamW:
+class AdamW:
     """AdamW by the kernel that `torch.optim` calls when it is fused.
 
     Making an optimizer of that module imports torch's compiler, which takes longer
@@ -46,18 +35,32 @@ class _AdamW:
     """
 
     def __init__(
-        self,
-        groups: list[dict[str, Any]],
-        learning_rate: float,
-        weight_decay: float,
-        device: torch.device,
+        self, network: nn.Module, config: TrainingConfig, steps_per_epoch: int = 1
     ) -> None:
-        self.learning_rate, self.is_cuda = learning_rate, device.type == "cuda"
+        """Begin with no steps taken."""
+        device = next(network.parameters()).device
+        self.config, self.is_cuda = config, device.type == "cuda"
         self.n_steps = torch.zeros((), device=device)
+        self.rate: Tensor | float = config.learning_rate
+        if self.is_cuda and config.schedule != "constant":
+            # A step is captured there: what changes must live in a tensor.
+            self.rate = torch.tensor(config.learning_rate, device=device)
         self.groups = [
-            (group.get("weight_decay", weight_decay), self._cut(group["params"]))
-            for group in groups
+            (group.get("weight_decay", config.weight_decay), self._cut(group["params"]))
+            for group in decay_groups(network, config.mode)
         ]
+        self.average: Average | None = None
+        if config.weight_average is not None:
+            n_steps = max(1.0, config.weight_average * steps_per_epoch)
+            self.average = Average(network, 1 - 1 / n_steps)
+
+    def set_rate(self, factor: float) -> None:
+        """Take steps of another size: a multiple of the first."""
+        rate = factor * self.config.learning_rate
+        if isinstance(self.rate, Tensor):
+            self.rate.fill_(rate)
+        else:
+            self.rate = rate
 
     def _cut(
         self, parameters: list[nn.Parameter]
@@ -83,6 +86,8 @@ class _AdamW:
     def step(self) -> None:
         """Change the parameters once."""
         self.n_steps += 1
+        if self.config.gradient_clip is not None:
+            self._clip(self.config.gradient_clip)
         for weight_decay, cut in self.groups:
             pieces: list[_Piece] = []
             grads: list[Tensor] = []
@@ -100,14 +105,56 @@ class _AdamW:
                 squares,
                 [],
                 [self.n_steps] * len(values),
-                lr=self.learning_rate,
-                beta1=0.9,
-                beta2=0.999,
+                lr=self.rate,
+                beta1=self.config.betas[0],
+                beta2=self.config.betas[1],
                 weight_decay=weight_decay,
                 eps=1e-8,
                 amsgrad=False,
                 maximize=False,
             )
+        if self.average is not None:
+            self.average.follow(self.n_steps)
+
+    def _clip(self, most: float) -> None:
+        """Shorten the gradient of all parameters to a norm."""
+        cut = [pair for _, group in self.groups for pair in group]
+        grads = [p.grad for p, _ in cut if p.grad is not None]
+        norm = torch.stack(torch._foreach_norm(grads)).norm()
+        torch._foreach_mul_(grads, (most / (norm + 1e-6)).clamp_max(1.0))
+
+
+class Average:
+    """A running mean of a network's parameters, over more steps as there are more."""
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        """Begin with the parameters as they are."""
+        self.decay = decay
+        self.values = [p.detach() for p in network.parameters()]
+        self.means = [value.clone() for value in self.values]
+        self.kept = [torch.empty_like(value) for value in self.values]
+
+    def follow(self, n_steps: Tensor) -> None:
+        """Take the parameters after so many steps into the mean."""
+        decay = ((1 + n_steps) / (10 + n_steps)).clamp_max(self.decay)
+        torch._foreach_mul_(self.means, decay)
+        torch._foreach_add_(self.means, torch._foreach_mul(self.values, 1 - decay))
+
+    @contextmanager
+    @torch.no_grad()
+    def applied(self) -> Iterator[None]:
+        """Have the network hold the mean for a while."""
+        torch._foreach_copy_(self.kept, self.values)
+        torch._foreach_copy_(self.values, self.means)
+        try:
+            yield
+        finally:
+            torch._foreach_copy_(self.values, self.kept)
+
+    @torch.no_grad()
+    def restart(self) -> None:
+        """Begin again with the parameters as they are."""
+        torch._foreach_copy_(self.means, self.values)
 
 
 class _Piece(NamedTuple):

@@ -64,6 +64,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "lightgbm": {**TREES, "feature_fraction": 0.5},
     "catboost": {**TREES, "depth": 3},
     "xgboost-neighbors": {**TREES, "subsample": 0.7, "n_neighbors": 16},
+    "tabr-d": TABR,
     "tabr-s": TABR,
     "tabr-lr": {**TABR, "embedding_width": 8},
     "tabr": {**TABR, **EMBEDDED},

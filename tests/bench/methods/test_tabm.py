@@ -11,11 +11,10 @@ import torch
 import torch.nn.functional as F
 
 from tabr.bench.methods import Setting
-from tabr.bench.methods.tabm import ClippedAdamW, TabM, piecewise_linear
-from tabr.config import TrainingConfig
+from tabr.bench.methods.tabm import TabM, piecewise_linear
 from tabr.network.rows import Rows
 from tabr.tables.shape import DataShape
-from tabr.training.optimizers import decay_groups
+from tabr.training.optimizers import AdamW, decay_groups
 from tests.bench.methods.checks import SETTINGS, parts
 
 CALIFORNIA = DataShape(8, 0, (), "regression", 0)
@@ -176,7 +175,7 @@ def test_biases_and_the_linear_part_of_embeddings_are_spared_from_decay() -> Non
 
 def test_long_gradients_are_shortened_and_short_ones_are_not() -> None:
     network = torch.nn.Linear(2, 1, bias=False)
-    optimizer = ClippedAdamW(network, TrainingConfig())
+    optimizer = AdamW(network, TabM.training_defaults)
     for given, used in (((3.0, 4.0), (0.6, 0.8)), ((0.3, 0.4), (0.3, 0.4))):
         network.weight.grad = torch.tensor([given])
         before = network.weight.detach().clone()

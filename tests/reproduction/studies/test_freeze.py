@@ -45,7 +45,7 @@ def test_a_unit_freezes_the_benchmark_s_default_model(tmp_path: Path) -> None:
     (record,) = unit.run()
     more = {**PARAMS, "freeze_after": 1}
     method = make_method(CALIFORNIA, parts, 7, "tabr-s", "default", more)
-    assert method.estimator.mode == "paper"
+    assert method.estimator.preset == "paper"
     assert method.estimator.batch_size == CALIFORNIA.batch_size
     prediction = method.fit(parts.train, parts.val).predict(parts.test.X)
     rmse = ((prediction - parts.test.y) ** 2).mean() ** 0.5

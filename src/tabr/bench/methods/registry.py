@@ -72,6 +72,7 @@ METHODS: Mapping[str, Entry] = {
     "lightgbm": Entry(LightGBM, {}, "LightGBM"),
     "catboost": Entry(CatBoost, {}, "CatBoost"),
     "xgboost-neighbors": Entry(XGBoostWithNeighbors, {}, "XGBoost + retrieval"),
+    "tabr-d": Entry(TabRMethod, {"preset": "default"}),
     "tabr-s": Entry(TabRMethod, {}, "TabR-S"),
     "tabr-lr": Entry(TabRMethod, {"embedding": "lr"}, "TabR (LR)"),
     "tabr": Entry(TabRMethod, {"embedding": "plr-lite"}, "TabR (PLR-lite)"),

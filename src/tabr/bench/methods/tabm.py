@@ -31,7 +31,6 @@ from tabr.network.embeddings import OneHot
 from tabr.network.rows import Rows
 from tabr.optional import require
 from tabr.tables.shape import DataShape
-from tabr.training.optimizers import adamw
 
 
 @dataclass(frozen=True)
@@ -112,19 +111,6 @@ def piecewise_linear(num: Tensor, width: int, n_bins: int) -> nn.Module:
     return embedding
 
 
-class ClippedAdamW:
-    """AdamW after gradients longer than one have been shortened to one."""
-
-    def __init__(self, network: nn.Module, config: TrainingConfig) -> None:
-        self.parameters = list(network.parameters())
-        self.adamw_step = adamw(network, config)
-
-    def step(self) -> None:
-        """Apply the gradients."""
-        nn.utils.clip_grad_norm_(self.parameters, 1.0)
-        self.adamw_step()
-
-
 class TabM(NeuralMethod):
     """An ensemble in one network; `architecture` and `embedding` choose its variant.
 
@@ -136,7 +122,7 @@ class TabM(NeuralMethod):
     extra = "baselines"
     libraries = ("tabm", "rtdl_num_embeddings")
     training_defaults = TrainingConfig(
-        learning_rate=0.002, weight_decay=3e-4, mode="fixed"
+        learning_rate=0.002, weight_decay=3e-4, mode="fixed", gradient_clip=1.0
     )
     search_space: ClassVar[Space] = {
         "n_layers": Integer(1, 5),
@@ -164,10 +150,6 @@ class TabM(NeuralMethod):
             shape = config.embedding_width, config.n_bins
             embedding = piecewise_linear(self.rows.num, *shape)
         return Network(schema, config, embedding)
-
-    def optimizer(self) -> ClippedAdamW:
-        """Return the optimizer of the network."""
-        return ClippedAdamW(self.network, self.training)
 
     def loss(self, index: Tensor) -> Tensor:
         """Return the mean over members of their mean losses."""

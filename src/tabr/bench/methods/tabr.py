@@ -23,7 +23,7 @@ from tabr.config import EmbeddingKind
 
 
 class TabRMethod(Method):
-    """The estimators of this library, trained as in the paper's runs."""
+    """The estimators of this library, by default trained as in the paper's runs."""
 
     has_batches = True
     fits_as_one = True
@@ -66,12 +66,13 @@ class TabRMethod(Method):
         """Make the estimator, which takes all other parameters."""
         super().__init__(setting, seed)
         make = TabRRegressor if setting.outcome == "regression" else TabRClassifier
+        params.setdefault("preset", "paper")
+        if params["preset"] == "paper" and not setting.normalized:
+            params["normalization"] = "none"  # as the published runs did
         self.estimator = make(
-            mode="paper",
             embedding=EmbeddedConfig(
                 embedding, embedding_width, n_frequencies, frequency_scale
             ).numbers,
-            normalization="quantile" if setting.normalized else "none",
             column_kinds=dict(setting.column_kinds),
             device=setting.device,
             random_state=seed,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from reproduction.results_folder import (
 from reproduction.runs import fold
 from reproduction.studies import STUDIES, run_study
 from tabr.bench.tasks.task import data_folder
+from tabr.cli.bench import read_json
 from tabr.errors import DataError, TabrError
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -153,16 +153,6 @@ def fold_runs(folder: Path, results: Path, replace: bool) -> None:
         click.echo(str(count))
 
 
-def _params(context: click.Context, option: click.Parameter, text: str | None) -> Any:
-    try:
-        params = json.loads(text or "{}")
-    except ValueError:
-        params = None
-    if not isinstance(params, dict):
-        raise click.BadParameter(f"a JSON object is needed, not {text}")
-    return params
-
-
 @main.command("study")
 @click.argument("name", type=click.Choice(list(STUDIES)))
 @click.option("--data", help="Folder of the tables.  [default: TABR_DATA]")
@@ -170,7 +160,7 @@ def _params(context: click.Context, option: click.Parameter, text: str | None) -
 @click.option("--seeds", type=click.IntRange(1), default=3, help="Seeds 0, 1, ...")
 @click.option("--tables", help="Some of the tables, separated by commas.")
 @click.option("--device", help="cpu or cuda.  [default: cuda if there is one]")
-@click.option("--params", callback=_params, help="JSON of parameters: a trial.")
+@click.option("--params", callback=read_json, help="JSON of parameters: a trial.")
 def study(
     name: str,
     data: str | None,

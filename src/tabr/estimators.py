@@ -209,7 +209,6 @@ class _TabR(FittedModel, BaseEstimator):
             split = split_by(self.candidates, sample.frame)
             return sample.hold_out(self.validation_fraction, strata, seed, split)
         held_out = Sample.read(*eval_set, None, self._target, type(self).__name__)
-        target.encode(held_out.y)  # refuses labels that training does not have
         # Ids are positions in the table of fit, then in that of eval_set.
         first = int(sample.ids.max()) + 1
         return sample, replace(held_out, ids=held_out.ids + first)

@@ -504,3 +504,35 @@ def test_the_command_refuses_before_the_work(folder: Path, tmp_path: Path) -> No
     wrong = refuse(*args, "-o", tmp_path / "page.html", "--target", "pric")
     assert "no column 'pric'" in wrong
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("preset", "scoring", "name"),
+    [
+        ("default", None, "validation log-loss"),
+        ("paper", None, "validation accuracy"),
+        ("default", "roc_auc", "validation roc_auc"),
+    ],
+)
+def test_training_is_drawn_in_the_score_that_stopped_it(
+    monkeypatch: pytest.MonkeyPatch, preset: str, scoring: str | None, name: str
+) -> None:
+    from sklearn.datasets import load_breast_cancer
+
+    from tabr.report import charts, page
+    from tabr.report.evaluation import evaluate
+
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    params = {"width": 8, "context_size": 8, "max_epochs": 3, "random_state": 0}
+    model = TabRClassifier(**params, preset=preset, scoring=scoring).fit(X, y)
+    drawn = {}
+    real = charts.training
+
+    def watched(history: pd.DataFrame, best: Any, column: str, name: str) -> Any:
+        drawn[name] = history[column]
+        return real(history, best, column, name)
+
+    monkeypatch.setattr(charts, "training", watched)
+    page._training(evaluate(model, X.head(40), y.head(40)))
+    assert (drawn[name] > 0).all()  # none of them is shown with its sign turned
+    assert drawn[name].abs().tolist() == model.history_.score.abs().tolist()

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 # --- options that commands share ----------------------------------------------------
 
 
-def _read_json(
-    context: click.Context, option: click.Parameter, text: str | None
-) -> Any:
+def read_json(context: click.Context, option: click.Parameter, text: str | None) -> Any:
+    """Return the object of an option that is JSON; nothing is an empty one."""
     try:
         content = json.loads(text or "{}")
     except ValueError:
@@ -43,7 +42,7 @@ names_option = functools.partial(
     callback=lambda context, option, text: text and text.split(","),
 )
 params_option = functools.partial(
-    click.option, "--params", metavar="JSON", callback=_read_json
+    click.option, "--params", metavar="JSON", callback=read_json
 )
 data_option = click.option(
     "--data",

@@ -118,8 +118,6 @@ def training(
     """A column of the history, a line for each member, best epochs marked."""
     for k, (member, part) in enumerate(history.groupby("member")):
         values = part[column].to_numpy(float)
-        if name.startswith("validation RMSE"):
-            values = -values
         epochs = part["epoch"].to_numpy() + 1
         axis.plot(epochs, values, color=COLORS["first"], linewidth=1.3, alpha=0.8)
         at = best[int(str(member))]

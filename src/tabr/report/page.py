@@ -191,9 +191,8 @@ def _training(evaluation: Evaluation) -> dict[str, Any] | None:
     if history.empty:
         return None
     best = evaluation.model.best_epoch_
-    name = "validation score"
-    if evaluation.model.scoring is None:
-        name = f"validation {evaluation.model.stopping_score[0]}"
+    score, sign = evaluation.model.stopping_score
+    history, name = history.assign(score=sign * history.score), f"validation {score}"
     words = {"loss": "training loss", "score": name, "context_change": "Delta-context"}
     pictures = [
         charts.training(history, best, column, words[column])

@@ -264,7 +264,8 @@ class _Run:
                     self._remember()
             if self.job.watch is not None:
                 _set_mode(self.job.network, training=False)
-                self.job.watch(history)
+                with self.averaged():  # what is watched is what was scored
+                    self.job.watch(history)
         reason = self._reason_to_stop(out_of_time)
         if reason == "patience" and self.n_drops_left:
             self._drop_rate()

@@ -8,7 +8,6 @@ that differs between the two, differs here; others ask the target.
 from __future__ import annotations
 
 import datetime
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, Self
@@ -18,12 +17,10 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types
 from scipy.special import expit, softmax
-from sklearn.exceptions import DataConversionWarning
 
 from tabr.config import Task
 from tabr.errors import DataError
-from tabr.tables.cells import Cells
-from tabr.tables.frame import to_frame
+from tabr.tables.labels import read_classes, read_numbers
 
 Outcome = Literal["regression", "classification"]
 
@@ -156,13 +153,13 @@ class NumberTarget(Target):
         y: object, *, n_rows: int | None = None, caller: str = "The model"
     ) -> npt.NDArray[np.float64]:
         """Return y of any make as finite numbers (n,)."""
-        return _numbers(_read(y, n_rows, caller))
+        return read_numbers(y, n_rows, caller)
 
     def fit(
         self, y: object, *, n_rows: int | None = None, caller: str = "The model"
     ) -> Self:
         """Learn mean and standard deviation; `n_rows` is the table's row count."""
-        values = _numbers(_read(y, n_rows, caller))
+        values = read_numbers(y, n_rows, caller)
         if values.min() == values.max():
             self.mean, self.scale = float(values[0]), 1.0
             return self
@@ -181,7 +178,7 @@ class NumberTarget(Target):
         self, y: object, *, n_rows: int | None = None
     ) -> npt.NDArray[np.float32]:
         """Return labels (n,)."""
-        values = _numbers(_read(y, n_rows, "The model"))
+        values = read_numbers(y, n_rows)
         with np.errstate(over="ignore"):
             labels = (values - self.mean) / self.scale
         return np.clip(labels, -_FLOAT32_MAX, _FLOAT32_MAX).astype(np.float32)
@@ -249,13 +246,13 @@ class ClassTarget(Target):
         y: object, *, n_rows: int | None = None, caller: str = "The model"
     ) -> npt.NDArray[Any]:
         """Return y of any make as labels (n,), nothing missing."""
-        return _labels(_read(y, n_rows, caller))
+        return read_classes(y, n_rows, caller)
 
     def fit(
         self, y: object, *, n_rows: int | None = None, caller: str = "The model"
     ) -> Self:
         """Learn the classes; `n_rows` is the table's row count."""
-        values = _labels(_read(y, n_rows, caller))
+        values = read_classes(y, n_rows, caller)
         if values.dtype.kind == "f" and not np.all(values == np.floor(values)):
             first = values[values != np.floor(values)][0]
             raise DataError(
@@ -283,7 +280,7 @@ class ClassTarget(Target):
 
     def encode(self, y: object, *, n_rows: int | None = None) -> npt.NDArray[np.int64]:
         """Return labels (n,), each in 0 ... n_classes - 1."""
-        values = _labels(_read(y, n_rows, "The model"))
+        values = read_classes(y, n_rows)
         if self.classes.dtype.kind == "O" or values.dtype.kind == "O":
             code_of = {_key(value): code for code, value in enumerate(self.classes)}
             codes = np.array([code_of.get(_key(v), -1) for v in values], dtype=np.int64)
@@ -358,115 +355,6 @@ class ClassTarget(Target):
         else:
             self.classes = np.asarray(arrays["classes"]).astype(dtype)
         return self
-
-
-def _read(y: object, n_rows: int | None, caller: str) -> pd.Series[Any]:
-    """Return y as a series without missing values, one target per row."""
-    if y is None:
-        raise DataError(
-            f"{caller} requires y to be passed, but the target y is None; give one"
-            " target per row"
-        )
-    series = _only_column(y)
-    if n_rows is not None and len(series) != n_rows:
-        raise DataError(
-            "Found input variables with inconsistent numbers of samples:"
-            f" [{n_rows}, {len(series)}]; give one target per row"
-        )
-    if len(series) == 0:
-        raise DataError("y must hold a target per row, however it is empty; add rows")
-    n_missing = int(series.isna().sum())
-    if n_missing:
-        raise DataError(
-            f"every row needs a target, however y is missing (NaN) in {n_missing} of"
-            f" {len(series)} rows; drop these rows"
-        )
-    if isinstance(series.dtype, pd.CategoricalDtype):
-        series = series.astype(series.cat.categories.dtype)
-    if pd.api.types.is_complex_dtype(series.dtype):
-        raise DataError("Complex data not supported: y is complex; give its real part")
-    return series.reset_index(drop=True)
-
-
-def _only_column(y: object) -> pd.Series[Any]:
-    """Return y of any make as a series; a table must have one column."""
-    if isinstance(y, list | tuple):
-        y = _array(y)
-    elif not isinstance(y, pd.Series | pd.DataFrame | np.ndarray):
-        import narwhals as nw
-
-        native: Any = nw.from_native(y, allow_series=True, pass_through=True)
-        if isinstance(native, nw.Series):
-            y = pd.Series(native.to_numpy())
-        else:
-            table = isinstance(native, nw.DataFrame | nw.LazyFrame)
-            y = to_frame(y) if table else np.asarray(y)
-    if isinstance(y, np.ndarray):
-        if y.ndim not in (1, 2):
-            raise DataError(
-                f"y must have one dimension, however it has {y.ndim}; give one target"
-                " per row"
-            )
-        y = y.astype(y.dtype.newbyteorder("="), copy=False)  # as pandas needs it
-        y = pd.Series(y) if y.ndim == 1 else pd.DataFrame(y)
-    if isinstance(y, pd.Series):
-        return y
-    assert isinstance(y, pd.DataFrame)
-    if y.shape[1] != 1:
-        raise DataError(
-            f"y must be one column, however it has {y.shape[1]}; fit one model for each"
-        )
-    warnings.warn(
-        "A column-vector y was passed when a 1d array was expected. Please change the"
-        " shape of y to (n_samples, ), for example using ravel().",
-        DataConversionWarning,
-        stacklevel=4,
-    )
-    return y.iloc[:, 0]
-
-
-def _array(y: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
-    """Return a list as an array; numpy alone would turn 1 and "a" into text."""
-    try:
-        array = np.asarray(y)
-    except ValueError as error:
-        raise DataError(
-            f"y must hold one target per row, however its rows differ ({error}); give"
-            " single values"
-        ) from error
-    if array.ndim == 1 and array.dtype.kind == "U":
-        # numpy cuts a zero byte at the end of a text
-        text = all(isinstance(v, str) and not v.endswith("\0") for v in y)
-        return array if text else np.array(y, dtype=object)
-    return array
-
-
-def _numbers(series: pd.Series[Any]) -> npt.NDArray[np.float64]:
-    """Return regression targets (n,), all finite; timedeltas are seconds."""
-    cells = Cells.read(series, "y", in_fit=False)
-    if cells.nature in ("text", "date"):
-        raise DataError(
-            f"a regression target must be numeric, however y holds {cells.nature}"
-            f" (first value {str(series.iloc[0])!r}); convert it or use the classifier"
-        )
-    return cells.numbers()
-
-
-def _labels(series: pd.Series[Any]) -> npt.NDArray[Any]:
-    """Return class labels (n,): numbers, flags and times as such, others as objects."""
-    series = series.infer_objects()
-    if isinstance(series.dtype, pd.DatetimeTZDtype):
-        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-    values: npt.NDArray[Any] = series.to_numpy()
-    numpy_dtype = getattr(series.dtype, "numpy_dtype", None)
-    if numpy_dtype is not None:  # pandas and pyarrow numbers that could be missing
-        values = series.to_numpy(dtype=numpy_dtype)
-    if values.dtype.kind == "f" and np.isinf(values).any():
-        raise DataError(
-            "classes must be finite, however y holds an infinite value (infinity) in"
-            f" row {int(np.isinf(values).argmax())}; drop this row"
-        )
-    return values
 
 
 def _sorted_objects(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

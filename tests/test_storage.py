@@ -483,9 +483,9 @@ def test_a_cut_file_is_refused(valid, tmp_path, share):
 
 def test_a_newer_format_asks_for_a_newer_library(valid, tmp_path):
     def newer(about):
-        about |= {"format": 2, "tabr": "9.1.0", "params": None}
+        about |= {"format": 3, "tabr": "9.1.0", "params": None}
 
-    message = refused(rebuilt(valid, newer), tmp_path, "its format is 2")
+    message = refused(rebuilt(valid, newer), tmp_path, "its format is 3")
     assert message.endswith("install tabr 9.1.0 or later")
 
 

@@ -275,11 +275,13 @@ class Recipe:
         network: Shape of the network.
         training: How it is trained.
         context_size: Neighbours of a row.
+        name: What it is called beside others.
     """
 
     network: NetworkConfig
     training: TrainingConfig
     context_size: int = 96
+    name: str = "default"
 
     def __post_init__(self) -> None:
         """Check the number."""
@@ -293,8 +295,16 @@ class Recipe:
 # Parameters of the estimators, by preset; a parameter that is given overrides it.
 # "paper" is TabR-S as published. "default" has, beside it, numbers scaled both ways, a
 # scale layer, a shorter memory of Adam's, the mean of the weights, and for classes an
-# early stop by log loss: what costs next to nothing and helps most.
+# early stop by log loss: what costs next to nothing and helps most. "best" is a pack:
+# several members of each of several recipes.
+#
+# What is no parameter of the estimators:
+# recipes: what each recipe changes, by its name; there are `n_members` of each.
+# cross_fits: without an eval_set, several members hold out different rows.
+# blends: several members are weighted and tempered by rows that were held out.
+# is_bounded: no number beyond the labels of the candidates is predicted.
 _PAPER: Mapping[str, Any] = {
+    "n_members": 1,
     "context_size": Recipe.context_size,
     "width": NetworkConfig.width,
     "encoder_blocks": NetworkConfig.encoder_blocks,
@@ -315,16 +325,34 @@ _PAPER: Mapping[str, Any] = {
     "schedule": TrainingConfig.schedule,
     "patience": TrainingConfig.patience,
     "mode": "paper",
+    "recipes": {"paper": {}},
+    "cross_fits": False,
+    "blends": False,
+    "is_bounded": False,
+}
+_DEFAULT: Mapping[str, Any] = {
+    **_PAPER,
+    "normalization": "both",
+    "scale_layer": True,
+    "betas": (0.9, 0.95),
+    "weight_average": 3.0,
+    "class_scoring": "neg_log_loss",
+    "mode": "fixed",
+    "recipes": {"default": {}},
+    "cross_fits": True,
+    "blends": True,
+    "is_bounded": True,
 }
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "default": {
-        **_PAPER,
-        "normalization": "both",
-        "scale_layer": True,
-        "betas": (0.9, 0.95),
-        "weight_average": 3.0,
-        "class_scoring": "neg_log_loss",
-        "mode": "fixed",
+    "default": _DEFAULT,
+    "best": {
+        **_DEFAULT,
+        "n_members": 5,
+        "recipes": {
+            "default": {},
+            "heads": {"n_heads": 8},
+            "bins": {"embedding": "bins", "n_heads": 8},
+        },
     },
     "paper": _PAPER,
 }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -42,6 +44,9 @@ from tabr.tables.targets import ClassTarget, NumberTarget, Target
 # take twice as long.
 if TYPE_CHECKING:
     from tabr.training.loop import History
+    from tabr.training.members import Fold
+
+Part = tuple[NDArray[np.int64] | None, Sample]
 
 
 class _TabR(FittedModel, BaseEstimator):
@@ -57,7 +62,7 @@ class _TabR(FittedModel, BaseEstimator):
         self,
         *,
         preset: str = "default",
-        n_members: int = 1,
+        n_members: int | None = None,
         context_size: int | None = None,
         width: int | None = None,
         encoder_blocks: int | None = None,
@@ -159,37 +164,54 @@ class _TabR(FittedModel, BaseEstimator):
         """
         from tabr.device.devices import choose_device
         from tabr.training.members import FitOptions, fit_members
+        from tabr.training.pack import make_pack
 
+        start = time.perf_counter()
         self._check_parameters()
         device, name = choose_device(self.device), type(self).__name__
-        seeds = _seeds(self.random_state, self.n_members)
+        names = list(self._preset["recipes"])
+        seeds = _seeds(self.random_state, self._value("n_members") * len(names))
         sample = Sample.read(X, y, sample_weight, self._target, name)
         target = self._target().fit(sample.y)
-        train, held_out = self._split(sample, eval_set, target, seeds[0])
+        train, parts = self._split(sample, eval_set, target, seeds[0])
         target = target.scaled_by(train.y)
-        recipe = self._recipe(len(train))
         preprocessor = self._preprocessor(list(sample.frame.columns))
         arrays = preprocessor.fit_transform(train.frame)
         learned = EncodedSample(train, arrays, target.encode(train.y))
-        rows = preprocessor.encode(held_out.frame, caller=name)
-        held_out = replace(held_out, frame=rows.frame)
-        validation = EncodedSample(held_out, rows.arrays, target.encode(held_out.y))
+        folds = [self._fold(part, learned, preprocessor, target) for part in parts]
+        n_learned = min(len(train if p is None else p) for p, _ in parts)
+        recipes = [self._recipe(n_learned, name) for name in names]
         fitted = copy.copy(self)
-        fitted.members_, fitted.candidates_, fitted.memory_plan_ = fit_members(
-            recipe,
+        limit = self.time_limit
+        fit = fit_members(
+            recipes,
             preprocessor.shape(target),
             target,
             learned,
-            validation,
-            make_score(self._scoring(), held_out.frame, held_out.y, target.classes),
+            folds,
             self.candidates,
-            FitOptions(seeds, device, self.memory_limit, self.verbose, on_epoch),
+            FitOptions(
+                seeds,
+                device,
+                self.memory_limit,
+                self.verbose,
+                on_epoch,
+                None if limit is None else start + limit,
+            ),
         )
+        fitted.candidates_, fitted.memory_plan_ = fit.candidates, fit.plan
         fitted.preprocessor_, fitted.target_ = preprocessor, target
-        fitted.context_size_ = recipe.context_size
-        fitted._calibrate(rows, held_out.y)
-        if self.refit_candidates:
-            fitted.candidates_ = fitted.candidates_.joined(validation)
+        fitted.context_size_ = recipes[0].context_size
+        fitted.members_, fitted.temperature_, fitted.calibration_ = make_pack(
+            fit,
+            folds,
+            target,
+            fitted.context_size_,
+            blends=self._preset["blends"],
+            is_bounded=self.is_bounded and target.classes is None,
+        )
+        if self.refit_candidates and folds[0].learned is None:
+            fitted.candidates_ = fitted.candidates_.joined(folds[0].held_out)
         # All went well: only now the estimator changes.
         self.__dict__.update(fitted.__dict__)
         self._keep_names(X, y)
@@ -202,16 +224,47 @@ class _TabR(FittedModel, BaseEstimator):
         eval_set: tuple[Any, Any] | None,
         target: Target,
         seed: int,
-    ) -> tuple[Sample, Sample]:
-        """Return the rows to learn from and those to stop early by."""
-        if eval_set is None:
-            strata = target.strata(sample.y)
-            split = split_by(self.candidates, sample.frame)
-            return sample.hold_out(self.validation_fraction, strata, seed, split)
-        held_out = Sample.read(*eval_set, None, self._target, type(self).__name__)
-        # Ids are positions in the table of fit, then in that of eval_set.
-        first = int(sample.ids.max()) + 1
-        return sample, replace(held_out, ids=held_out.ids + first)
+    ) -> tuple[Sample, list[Part]]:
+        """Return the rows to learn from, and what members hold out to stop early by.
+
+        A part is rows, and the positions of those to learn from instead; None where
+        all are learned from.
+        """
+        if eval_set is not None:
+            held_out = Sample.read(*eval_set, None, self._target, type(self).__name__)
+            # Ids are positions in the table of fit, then in that of eval_set.
+            first = int(sample.ids.max()) + 1
+            return sample, [(None, replace(held_out, ids=held_out.ids + first))]
+        strata = target.strata(sample.y)
+        split = split_by(self.candidates, sample.frame)
+        n_members = self._value("n_members")
+        if n_members > 1 and self._preset["cross_fits"]:
+            folds = sample.folds(n_members, strata, seed, split)
+            return sample, [(learned, sample.take(held)) for learned, held in folds]
+        fraction = self.validation_fraction
+        train, held_out = sample.hold_out(fraction, strata, seed, split)
+        return train, [(None, held_out)]
+
+    def _fold(
+        self,
+        part: Part,
+        train: EncodedSample,
+        preprocessor: Preprocessor,
+        target: Target,
+    ) -> Fold:
+        """Return rows that are held out, encoded, with their score."""
+        from tabr.training.members import Fold
+
+        learned, held_out = part
+        if learned is None:
+            rows = preprocessor.encode(held_out.frame, caller=type(self).__name__)
+            held_out = replace(held_out, frame=rows.frame)
+            labels = target.encode(held_out.y)
+            encoded = EncodedSample(held_out, rows.arrays, labels)
+        else:
+            encoded = train.take(np.searchsorted(train.sample.ids, held_out.ids))
+        score = make_score(self._scoring(), held_out.frame, held_out.y, target.classes)
+        return Fold(encoded, score, learned)
 
     def _keep_names(self, X: Any, y: Any) -> None:
         """Keep the names of the target and, if all are texts, of the columns."""
@@ -222,9 +275,18 @@ class _TabR(FittedModel, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _recipe(self, n_rows: int) -> Recipe:
-        """Return what makes a member of so many training rows."""
-        value = self._value
+    @property
+    def _preset(self) -> Mapping[str, Any]:
+        return PRESETS[self.preset]
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether no number beyond the labels of the candidates is predicted."""
+        return bool(self._preset["is_bounded"])
+
+    def _recipe(self, n_rows: int, name: str) -> Recipe:
+        """Return what makes a member of so many training rows, by a recipe's name."""
+        value = partial(self._value, recipe=name)
         network = NetworkConfig(
             width=value("width"),
             encoder_blocks=value("encoder_blocks"),
@@ -245,7 +307,6 @@ class _TabR(FittedModel, BaseEstimator):
             patience=value("patience"),
             freeze_after=self.freeze_after,
             record_context=self.record_context,
-            time_limit=self.time_limit,
             mode=value("mode"),
             betas=tuple(value("betas")),
             label_smoothing=value("label_smoothing"),
@@ -253,17 +314,20 @@ class _TabR(FittedModel, BaseEstimator):
             gradient_clip=self.gradient_clip,
             weight_average=value("weight_average") or None,
         )
-        return Recipe(network, training, value("context_size"))
+        return Recipe(network, training, value("context_size"), name)
 
-    def _value(self, name: str) -> Any:
-        """Return a parameter as it was given, else as the preset has it."""
+    def _value(self, name: str, recipe: str | None = None) -> Any:
+        """Return a parameter as it was given, else as the recipe or preset has it."""
         given = getattr(self, name)
-        return PRESETS[self.preset][name] if given is None else given
+        if given is not None:
+            return given
+        of_recipe = {} if recipe is None else self._preset["recipes"][recipe]
+        return of_recipe.get(name, self._preset[name])
 
     def _scoring(self) -> Scoring | None:
         """Return what early stopping looks at; None is RMSE or accuracy."""
         if self.scoring is None and self._target is ClassTarget:
-            scoring: Scoring | None = PRESETS[self.preset]["class_scoring"]
+            scoring: Scoring | None = self._preset["class_scoring"]
             return scoring
         return self.scoring
 
@@ -292,7 +356,12 @@ class _TabR(FittedModel, BaseEstimator):
                 raise ParameterError(
                     f"`{name} >= 1` must hold, however: {name}={value!r}"
                 )
-        self._recipe(1)
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise ParameterError(
+                f"`time_limit > 0` must hold, however: time_limit={self.time_limit!r}"
+            )
+        for name in self._preset["recipes"]:
+            self._recipe(1, name)
         check_rule(self.candidates)
 
     def _preprocessor(self, columns: list[str]) -> Preprocessor:
@@ -429,8 +498,13 @@ For each row the model retrieves the most similar training rows under a metric t
 
     Args:
         preset: "default" is one network with the best recipe we know at the cost of
-            TabR-S; "paper" is TabR-S exactly as published.
-        n_members: Networks that are fitted and averaged, differing by their seeds.
+            TabR-S; "best" is a pack: five networks of each of several recipes; "paper"
+            is TabR-S exactly as published.
+        n_members: Networks of each recipe that are fitted and averaged; None is the
+            preset's number: one, or five of "best". They differ by their seeds and,
+            without `eval_set`, in the rows that they hold out, so that all rows are
+            learned from ("paper" holds out the same rows for all). Rows that were held
+            out tell how much each recipe counts, and for classes the temperature.
         context_size: Neighbours of a row.
         width: Width of rows inside the network.
         encoder_blocks: Residual blocks before the retrieval.
@@ -459,7 +533,8 @@ For each row the model retrieves the most similar training rows under a metric t
         record_context: Record in `history_` how much the neighbours of training rows
             change from epoch to epoch (the paper's Delta-context): 0 not at all, 1
             altogether. It searches once more after each epoch.
-        time_limit: Seconds after which a member's training ends; None sets no limit.
+        time_limit: Seconds that `fit` may take, kept by training fewer members and
+            epochs; None sets no limit.
         retrieval: A step of the paper's design ("step-0" to "step-4"), the name of an
             ablation, or a `RetrievalConfig`.
         normalization: Of numbers: "quantile" (to a normal distribution), "robust" (by

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +20,7 @@ from tabr.tables.targets import Target
 
 if TYPE_CHECKING:
     from tabr.candidates.candidate_set import CandidateSet
-    from tabr.prediction.members import MemberOutput
+    from tabr.prediction.members import MemberOutput, Reading
     from tabr.training.fit import Member
     from tabr.training.memory_plan import MemoryPlan
 
@@ -34,8 +35,14 @@ class FittedModel:
     preprocessor_: Preprocessor
     target_: Target
     calibration_: Calibration
+    temperature_: float
     memory_plan_: MemoryPlan | None
     context_size_: int
+
+    @property
+    @abstractmethod
+    def is_bounded(self) -> bool:
+        """Whether no number beyond the labels of the candidates is predicted."""
 
     # --- a row's way to a prediction --------------------------------------------
 
@@ -60,6 +67,7 @@ class FittedModel:
             candidates,
             encoded,
             self.context_size_,
+            weights=[member.weight for member in self.members_],
             rows_at_a_time=None if plan is None else plan.rows_at_a_time,
             effects=effects,
         )
@@ -69,8 +77,16 @@ class FittedModel:
         """Return values (rows,) or probabilities (rows, classes)."""
         from tabr.prediction.members import mean_prediction
 
-        _, outputs = self._ask(self._encode(X))
-        return mean_prediction(outputs, self.target_)
+        candidates, outputs = self._ask(self._encode(X))
+        return mean_prediction(outputs, self._reading(candidates))
+
+    def _reading(self, candidates: CandidateSet) -> Reading:
+        """Return how outputs become predictions beside these candidates."""
+        from tabr.prediction.members import Reading
+
+        is_number = self.target_.classes is None
+        limits = candidates.limits if self.is_bounded and is_number else None
+        return Reading(self.target_, self.temperature_, limits)
 
     def neighbors(self, X: Any) -> NeighborTable:
         """Return the candidates that the predictions for X come from.
@@ -89,14 +105,15 @@ class FittedModel:
         """Return where the predictions for X come from, neighbour by neighbour.
 
         Beside what `neighbors` tells, it has each neighbour's label, its effect (the
-        prediction minus that without it), for numbers the correction of its label, and
-        the prediction without any neighbour.
+        prediction minus that without it), for numbers the correction of its label, the
+        prediction without any neighbour, and what each member says.
         """
         from tabr.prediction.members import explain
 
         encoded = self._encode(X)
         candidates, outputs = self._ask(encoded, effects=True)
-        return explain(encoded, candidates, outputs, self.target_)
+        names = [member.recipe for member in self.members_]
+        return explain(encoded, candidates, outputs, self._reading(candidates), names)
 
     # --- how sure it is -------------------------------------------------------
 
@@ -109,7 +126,7 @@ class FittedModel:
 
         candidates, outputs = self._ask(encoded)
         table = neighbor_table(outputs, candidates)
-        predictions = mean_prediction(outputs, self.target_)
+        predictions = mean_prediction(outputs, self._reading(candidates))
         return Signals(predictions, table, candidates.y_of(table.ids))
 
     def calibrate(self, X: Any, y: Any) -> Self:

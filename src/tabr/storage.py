@@ -53,7 +53,8 @@ AnyPath = str | os.PathLike[str]
 Arrays = dict[str, NDArray[Any]]
 Model = TypeVar("Model")
 
-_FORMAT = 1
+_FORMAT = 2
+_FIRST_FORMAT = 1  # whose members all count alike; written where that is so
 _FORGOTTEN = {"recall_target"}  # parameters that older files may hold
 _HEADER, _TENSORS, _COLUMNS = "model.json", "tensors.safetensors", "candidates.parquet"
 _MOST_BYTES_OF_CLASSES = 1 << 28
@@ -85,8 +86,10 @@ def save(model: Any, path: AnyPath) -> None:
     for name, value in model.get_params(deep=False).items():
         params[name] = pack_param(name, value)
     del params["device"]
+    weights = {member.weight for member in model.members_}
+    alike = len(weights) == 1 and model.temperature_ == 1.0
     header = {
-        "format": _FORMAT,
+        "format": _FIRST_FORMAT if alike else _FORMAT,
         "tabr": __version__,
         "estimator": type(model).__name__,
         "params": params,
@@ -98,9 +101,16 @@ def save(model: Any, path: AnyPath) -> None:
         "preprocessor": preprocessor,
         "target": target,
         "members": [
-            {"network": asdict(m.network.config), "history": asdict(m.history)}
+            {
+                "network": asdict(m.network.config),
+                "history": asdict(m.history),
+                "recipe": m.recipe,
+                "fold": m.fold,
+                "weight": m.weight,
+            }
             for m in model.members_
         ],
+        "temperature": model.temperature_,
         "sha256": {k: hashlib.sha256(v).hexdigest() for k, v in contents.items()},
     }
     _write(Path(os.path.realpath(path)), {_HEADER: json.dumps(header), **contents})
@@ -283,8 +293,10 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
     for number, about in enumerate(header["members"]):
         weights = {k: torch.tensor(v) for k, v in group(f"members.{number}").items()}
         network = _network(about["network"], weights, shape)
-        model.members_.append(Member(network, _history(about["history"])))
+        history = _history(about["history"])
+        model.members_.append(Member(network, history, *_place(about)))
     _check(len(model.members_) > 0, "it has no network")
+    model.temperature_ = _positive(header.get("temperature", 1.0), "temperature")
     model.preprocessor_, model.target_ = preprocessor, target
     model.calibration_ = _calibration(group("calibration"))
     model.n_features_in_ = frame.shape[1]
@@ -389,6 +401,21 @@ def _network(
     _compare(weights, {k: (tuple(t.shape), torch.float32) for k, t in expected})
     network.load_state_dict(weights, assign=True)
     return network.eval()
+
+
+def _place(about: Mapping[str, Any]) -> tuple[str, int, float]:
+    """Return a member's recipe, fold and weight; older files have none."""
+    recipe, fold = about.get("recipe", "paper"), about.get("fold", 0)
+    fits = type(recipe) is str and type(fold) is int and fold >= 0
+    _check(fits, "its members have no recipe")
+    return recipe, fold, _positive(about.get("weight", 1.0), "weight of a member")
+
+
+def _positive(value: Any, name: str) -> float:
+    """Return a finite number above zero."""
+    fits = type(value) is float and 0 < value < float("inf")
+    _check(fits, f"its {name} is {value!r:.20}")
+    return float(value)
 
 
 def _history(values: Mapping[str, Any]) -> History:

@@ -141,3 +141,35 @@ def test_context_change_is_the_papers_definition() -> None:
         grown = sum(now[k] for k in both) - sum(before[k] for k in both)
         assert ours[i].item() == pytest.approx(novel + max(grown, 0), abs=1e-6)
     assert context_change(old, a, old, a).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_part_is_searched_as_if_the_others_were_not_there(
+    name: str, frozen: bool
+) -> None:
+    rows, labels = table()
+    part = torch.arange(60)[torch.arange(60) % 3 != 1]
+    network = make(name).eval()
+    with_part = Contexts(network, TrainingRows(rows, labels, part=part), 7)
+    alone = Contexts(network, TrainingRows(rows.take(part), labels[part]), 7)
+    if frozen:
+        with_part.freeze()
+        alone.freeze()
+    places = torch.tensor([3, 0, 39, 17])
+    near = with_part.neighbors(part[places], with_part.snapshot(4))
+    expected = alone.neighbors(places, alone.snapshot(4))
+    assert torch.equal(near.position, part[expected.position])
+    ours, theirs = with_part.of(part[places]), alone.of(places)
+    assert torch.equal(ours.labels, theirs.labels)
+    torch.testing.assert_close(with_part.weighted()[1], alone.weighted()[1])
+
+
+def test_no_row_of_a_part_meets_itself_or_who_is_held_out() -> None:
+    rows, labels = table()
+    part = torch.tensor([2, 3, 5, 8, 13, 21, 34, 55])
+    contexts = Contexts(make().eval(), TrainingRows(rows, labels, part=part), 20)
+    near = contexts.neighbors(part, contexts.snapshot(len(part)))
+    for row, positions, found in zip(part, *near, strict=True):
+        others = set(positions[found].tolist())
+        assert others == set(part.tolist()) - {int(row)}

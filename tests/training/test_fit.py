@@ -16,7 +16,7 @@ from tabr.network.tabr import TabR
 from tabr.prediction.predict import predict
 from tabr.tables.shape import DataShape
 from tabr.training.contexts import TrainingRows
-from tabr.training.fit import ValidationRows, fit_tabr
+from tabr.training.fit import MemberSpec, ValidationRows, fit_tabr
 from tests.training.test_contexts import CONFIGS, table
 
 SHAPE = DataShape(3, 0, (), "regression", 0)
@@ -37,7 +37,7 @@ def test_every_variant_learns(name: str, freeze_after: int | None) -> None:
         16,
     )
     data = TrainingRows(rows, labels), ValidationRows(validation, score)
-    (member,) = fit_tabr(recipe, SHAPE, *data, [0])
+    (member,) = fit_tabr([MemberSpec(recipe, *data)], SHAPE)
     network, history = member.network, member.history
     assert history.best_score > -0.3  # the targets' variance is one
     index = PointIndex(network, candidate_points(network, rows), labels)
@@ -59,7 +59,7 @@ def test_nothing_of_a_fit_waits_for_the_garbage_collector() -> None:
     gc.disable()
     try:
         data = TrainingRows(rows, labels), validation
-        fitted = fit_tabr(recipe, SHAPE, *data, [0, 1])
+        fitted = fit_tabr([MemberSpec(recipe, *data, seed) for seed in (0, 1)], SHAPE)
         assert len(fitted) == 2
         assert kept() == before  # a captured graph would keep its memory
     finally:
@@ -81,7 +81,7 @@ def test_weights_of_zero_silence_a_loss() -> None:
         )
         data = TrainingRows(rows, labels, weights)
         validation = ValidationRows(rows, lambda _: 0.0)
-        return fit_tabr(recipe, SHAPE, data, validation, [0])[0].network
+        return fit_tabr([MemberSpec(recipe, data, validation)], SHAPE)[0].network
 
     for a, b in zip(fit(labels).parameters(), fit(spoiled).parameters(), strict=True):
         assert torch.equal(a, b)
@@ -94,7 +94,7 @@ def test_context_change_is_recorded_when_asked_for(freeze_after: int | None) -> 
     training_config = TrainingConfig(1e-2, **training, record_context=True)
     recipe = Recipe(NetworkConfig(width=16), training_config, 16)
     data = TrainingRows(rows, labels), ValidationRows(rows, lambda _: 0.0)
-    history = fit_tabr(recipe, SHAPE, *data, [0])[0].history
+    history = fit_tabr([MemberSpec(recipe, *data)], SHAPE)[0].history
     assert len(history.context_change) == len(history.score) - 1
     assert all(0 < change < 1 for change in history.context_change)
 
@@ -109,7 +109,8 @@ def scores_on_gpu(
         return -float((output.squeeze(-1) - labels).square().mean())
 
     data = TrainingRows(rows, labels), ValidationRows(rows, score)
-    fitted = fit_tabr(Recipe(network, training, 16), SHAPE, *data, seeds)
+    recipe = Recipe(network, training, 16)
+    fitted = fit_tabr([MemberSpec(recipe, *data, seed) for seed in seeds], SHAPE)
     return [member.history.score for member in fitted]
 
 

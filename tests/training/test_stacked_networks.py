@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -57,8 +58,9 @@ def close(a: Tensor | None, b: Tensor | None) -> bool:
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("task", ["regression", "binary", "classes"])
 @pytest.mark.parametrize("m", [4, 70])
+@pytest.mark.parametrize("in_parts", [False, True])
 def test_losses_and_gradients_are_those_of_each_network_alone(
-    name: str, task: Task, m: int
+    name: str, task: Task, m: int, in_parts: bool
 ) -> None:
     rows, labels = table(task)
     rows = rows.in_precision(torch.float64)
@@ -66,7 +68,16 @@ def test_losses_and_gradients_are_those_of_each_network_alone(
     weights = torch.rand(60, generator=torch.Generator().manual_seed(1)).double()
     members = [network.double() for network in networks(task, 3, **CONFIGS[name])]
     data = TrainingRows(rows, labels, weights)
-    losses = [BatchLoss(Contexts(n, data, m), task) for n in members]
+    of_each = [data] * 3
+    if in_parts:  # each holds out other rows, none of its batch
+        everybody = torch.arange(60)
+        held_out = [everybody[40:52], everybody[:12], everybody[15:27]]
+        parts = [everybody[~torch.isin(everybody, out)] for out in held_out]
+        of_each = [replace(data, part=part) for part in parts]
+    losses = [
+        BatchLoss(Contexts(n, rows_of_one, m), task)
+        for n, rows_of_one in zip(members, of_each, strict=True)
+    ]
     batches = torch.stack([torch.arange(k, k + 9) for k in (0, 20, 3)])
     for b in (9, 2):  # all candidates are encoded, or the neighbours alone
         expected = []

@@ -107,6 +107,12 @@ class CandidateSet:
             return whole
         return whole[~self._is_removed].reset_index(drop=True)
 
+    @cached_property
+    def limits(self) -> tuple[float, float]:
+        """The smallest and the largest label, of numbers."""
+        y = np.asarray(self.y, np.float64)
+        return float(y.min()), float(y.max())
+
     @property
     def columns(self) -> list[str]:
         """The names of the user's columns."""
@@ -192,7 +198,8 @@ class CandidateSet:
     def _copy(self) -> CandidateSet:
         new = CandidateSet.__new__(CandidateSet)
         new.__dict__.update(self.__dict__)
-        new.__dict__.pop("frame", None)
+        for cached in ("frame", "limits"):
+            new.__dict__.pop(cached, None)
         return new
 
     def added(
@@ -316,14 +323,17 @@ class CandidateSet:
         """Return the same candidates without positions of removed ones."""
         if self._is_removed is None:
             return self
-        present = np.flatnonzero(~self._is_removed)
-        index = _tensor(present)
+        return self.taken(np.flatnonzero(~self._is_removed))
+
+    def taken(self, positions: NDArray[np.int64]) -> CandidateSet:
+        """Return the set of the candidates at increasing positions, packed."""
+        index = _tensor(positions)
         rows = self.rows.take(index.to(self.rows.num.device))
         labels = self.labels[index.to(self.labels.device)]
-        rule = None if self.rule is None else self.rule.taken(present)
-        return CandidateSet(
-            self.ids, self.frame, self.y, rows, labels, rule, self.next_id
-        )
+        rule = None if self.rule is None else self.rule.taken(positions)
+        frame = _joined(self._frames).iloc[positions].reset_index(drop=True)
+        ids, y = self._ids.view[positions], self._y.view[positions]
+        return CandidateSet(ids, frame, y, rows, labels, rule, self.next_id)
 
 
 def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -133,14 +133,13 @@ def run(
 ) -> Comparison:
     """Fit TabR and the baselines on a table of TABLES and score them on test rows.
 
-    After `seconds`, shared by its members, TabR begins no epoch. `params` are further
-    parameters of TabR.
+    TabR may take so many `seconds`. `params` are further parameters of TabR.
     """
     from tabr.cli.neighbor_view import differing_columns, make_cases
 
     parts = split(name, seed)
     train, test, _, y_test = parts
-    params["time_limit"] = seconds / n_members
+    params["time_limit"] = seconds
     models = make_models(name, n_members, seed, **params)
     model, *_ = models.values()
     scores: dict[str, dict[str, float]] = {}
@@ -148,7 +147,9 @@ def run(
         say(f"fitting {label} on {len(train)} rows of {name}")
         scores_of_method = _fit_and_score(estimator, parts)
         if estimator is model:
-            late = any(m.history.stopped == "time_limit" for m in model.members_)
+            late = len(model.members_) < n_members or any(
+                member.history.stopped == "time_limit" for member in model.members_
+            )
             label += " (out of time)" if late else ""
         elif hasattr(estimator, "best_params_"):
             label += f", k = {estimator.best_params_['nearest__n_neighbors']}"
@@ -225,7 +226,7 @@ def render(result: Comparison, width: int = 80) -> str:
     default=next(iter(TABLES)),
     help="Which table of scikit-learn.",
 )
-@options.members(default=5)
+@options.members(default=5, help="Networks whose predictions are averaged.")
 @click.option("--serve", "served", is_flag=True, help="Serve the model over HTTP.")
 @options.port
 @common

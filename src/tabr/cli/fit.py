@@ -10,12 +10,13 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from tabr.cli import options
 from tabr.cli.messages import Mistake, Result, common, say
+from tabr.config import PRESETS, EmbeddingKind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,15 +62,21 @@ OPTIONS = {
     is_flag=True,
     help="After training, validation rows become candidates too.",
 )
-@options.members(default=1)
+@click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    default="default",
+    help="One network; the best, which is a pack of them; or the paper's TabR-S.",
+)
+@options.members(help="Networks of each recipe.  [default: the preset's]")
 @click.option(
     "--embedding",
-    type=click.Choice(["lr", "plr", "plr-lite"]),
-    help="How numbers are embedded.  [default: not at all]",
+    type=click.Choice(["none", *get_args(EmbeddingKind)]),
+    help="How numbers are embedded.  [default: the preset's]",
 )
 @options.seed
 @options.device
-@click.option("--time-limit", type=float, metavar="S", help="Seconds for each member.")
+@click.option("--time-limit", type=float, metavar="S", help="Seconds to fit in.")
 @click.option("--max-epochs", type=int, metavar="N", help="Stop after this many.")
 @click.option(
     "--param",
@@ -134,10 +141,10 @@ def fit(
     model.fit(frame.drop(columns=left_out), frame[target], weights, eval_set=eval_set)
     seconds = time.perf_counter() - start
     model.save(output)
-    n_validation: int | None = None  # unknown where they became candidates too
+    n_validation: int | None = None  # unknown where they are candidates too
     if eval_set is not None:
         n_validation = len(eval_set[1])
-    elif not model.refit_candidates:
+    elif not model.refit_candidates and len({m.fold for m in model.members_}) == 1:
         n_rows = len(frame) if weights is None else int((weights != 0).sum())
         n_validation = n_rows - len(model.candidates_)
     summary = {
@@ -234,10 +241,20 @@ def _training_summary(model: Any) -> dict[str, Any]:
         "columns": {kind: used.count(kind) for kind in options.KINDS if kind in used},
         "constant_columns": list(model.preprocessor_.dropped),
         "members": len(histories),
+        "recipes": recipe_weights(model.members_),
         "validation_score": {"name": name, "value": sign * score},
         "best_epoch": model.best_epoch_,
         "stopped": [history.stopped for history in histories],
     }
+
+
+def recipe_weights(members: list[Any]) -> dict[str, float]:
+    """Return how much the members of each recipe count together, of one in all."""
+    total = sum(member.weight for member in members)
+    shares: dict[str, float] = {}
+    for member in members:
+        shares[member.recipe] = shares.get(member.recipe, 0.0) + member.weight / total
+    return shares
 
 
 def _summary_text(summary: dict[str, Any]) -> str:
@@ -253,12 +270,16 @@ def _summary_text(summary: dict[str, Any]) -> str:
         validation = "those to stop early by included"
     else:
         validation = f"and {number(summary['validation_rows'])} to stop early by"
+    shares = ""
+    if len(summary["recipes"]) > 1:
+        shares = ", ".join(f"{k} {v:.0%}" for k, v in summary["recipes"].items())
     lines = {
         "model": f"{summary['model']} ({size_of(summary['bytes'])})",
         "task": f"{summary['task']} of {summary['target']!r}",
         "rows": f"{number(summary['rows'])}, {validation}",
         "columns": columns,
         "validation": f"{score['name']} {number(score['value'], 5)}{mean}",
+        **({"recipes": shares} if shares else {}),
         "best epoch": f"{', '.join(map(str, summary['best_epoch']))} (from 0)",
         "seconds": f"{summary['seconds']:.1f}",
     }

@@ -51,9 +51,7 @@ def _read_integers(
 column = functools.partial(click.option, metavar="COL")
 count = functools.partial(click.option, metavar="N", type=click.IntRange(1))
 integers = functools.partial(click.option, callback=_read_integers)
-members = functools.partial(
-    count, "--members", "n_members", help="Networks whose predictions are averaged."
-)
+members = functools.partial(count, "--members", "n_members")
 output = functools.partial(click.option, "-o", "--output", type=output_type)
 
 table = click.argument("table", type=input_type)

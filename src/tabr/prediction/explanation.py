@@ -37,6 +37,33 @@ class NeighborTable(NamedTuple):
     distances: NDArray[np.float64]
 
 
+class MemberTable(NamedTuple):
+    """What each of k members says of n rows.
+
+    Attributes:
+        recipes: The names of their recipes, k.
+        weights: How much each counts (k,); they sum to one.
+        predictions: What each predicts, (n, k).
+    """
+
+    recipes: tuple[str, ...]
+    weights: Floats
+    predictions: Floats
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a line for each row and member."""
+        n, k = self.predictions.shape
+        return pd.DataFrame(
+            {
+                "row": np.repeat(np.arange(n), k),
+                "member": np.tile(np.arange(k), n),
+                "recipe": list(self.recipes) * n,
+                "weight": np.tile(self.weights, n),
+                "prediction": self.predictions.ravel(),
+            }
+        )
+
+
 @dataclass(frozen=True, repr=False)
 class Explanation:
     """Where the predictions for n rows come from.
@@ -57,6 +84,7 @@ class Explanation:
             row's, in units of the target, (n, m); None for classes.
         neighbors: All neighbours in the user's columns, indexed by id.
         probabilities: Those of all classes, (n, classes); None for numbers.
+        members: What each member says; their weighted mean is `predictions`.
     """
 
     rows: pd.DataFrame
@@ -70,6 +98,7 @@ class Explanation:
     corrections: Floats | None
     neighbors: pd.DataFrame
     probabilities: Floats | None
+    members: MemberTable
 
     def __len__(self) -> int:
         """Return the number of rows that are explained."""

@@ -12,12 +12,14 @@ def join(
     names: Sequence[Tensor],
     shared: Mapping[str, Sequence[Tensor]],
     by_member: Mapping[str, Sequence[Tensor]],
+    shares: Sequence[float] | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Join what members say of neighbours; all tensors are (n, m), name -1 is nobody.
 
     Returns the m names of largest mean `weights` for each row, heaviest first, and for
     them the means over all members of what is `shared` (nothing where a member did not
-    name a candidate) and over those members who did of what comes `by_member`.
+    name a candidate) and over those members who did of what comes `by_member`. In the
+    first a member counts by its share; None counts all alike.
     """
     m, n_members = names[0].shape[1], len(names)
     named = torch.cat(list(names), 1)  # (n, members * m)
@@ -41,7 +43,12 @@ def join(
             total[:, :-k] += values[:, k:] * same
         return total
 
-    means = {name: sums(parts) / n_members for name, parts in shared.items()}
+    shares = [1.0] * n_members if shares is None else shares
+    means = {
+        name: sums([part * share for part, share in zip(parts, shares, strict=True)])
+        / sum(shares)
+        for name, parts in shared.items()
+    }
     if by_member:
         count = torch.ones_like(means["weights"])
         for k, same in zip(behind, equal, strict=True):

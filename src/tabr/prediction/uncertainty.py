@@ -16,6 +16,7 @@ rows that were held out.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -86,6 +87,31 @@ class Signals(NamedTuple):
         """Return the rows at index."""
         table = NeighborTable._make(part[index] for part in self.table)
         return Signals(self.predictions[index], table, self.labels[index])
+
+
+def joined(parts: Sequence[Signals]) -> Signals:
+    """Return the signals of several parts of rows, one after the other.
+
+    Parts may have different numbers of neighbours; missing ones are nobody.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    m = max(part.labels.shape[1] for part in parts)
+
+    def padded(arrays: Sequence[NDArray[Any]], nobody: Any) -> NDArray[Any]:
+        return np.concatenate(
+            [
+                np.pad(a, [(0, 0), (0, m - a.shape[1])], constant_values=nobody)
+                for a in arrays
+            ]
+        )
+
+    ids, weights, distances = zip(*(part.table for part in parts), strict=True)
+    table = NeighborTable(
+        padded(ids, -1), padded(weights, 0.0), padded(distances, np.inf)
+    )
+    labels = padded([part.labels for part in parts], parts[0].labels.flat[0])
+    return Signals(np.concatenate([part.predictions for part in parts]), table, labels)
 
 
 def calibrate(signals: Signals, y: NDArray[Any], target: Target) -> Calibration:

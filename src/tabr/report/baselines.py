@@ -35,7 +35,7 @@ class MethodScores:
 def score_methods(evaluation: Evaluation) -> list[MethodScores]:
     """Return the model first, then the constant, neighbours and boosted trees."""
     model, candidates = evaluation.model, evaluation.model.candidates_
-    y, n_members = candidates.y, model.n_members
+    y, n_members = candidates.y, len(model.members_)
     chosen = random_rows(len(y), MOST_CANDIDATES)
     features, new_features = (
         _joined(model.preprocessor_.transform(frame))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ from tabr.errors import DataError, ParameterError
 from tabr.tables.frame import to_frame
 from tabr.tables.preprocessor import Arrays, EncodedRows
 from tabr.tables.targets import Target
+
+_FORWARD = 0.4  # share of rows, the latest, that folds by time hold out
 
 
 class Split(NamedTuple):
@@ -125,6 +128,67 @@ class Sample:
             order = order[np.argsort(place, kind="stable")]
         return self.take(np.sort(order[n_held:])), self.take(np.sort(order[:n_held]))
 
+    def folds(
+        self,
+        n_folds: int,
+        codes: NDArray[np.int64] | None,
+        seed: int,
+        split: Split | None = None,
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Return positions to learn from and to hold out, for each of several folds.
+
+        Each row is held out once: at random, each class in proportion where `codes`
+        (n,) tell classes, or as whole groups. By time, folds go forward: each holds out
+        a later stretch of the last 40 % and learns from all that lies before it. There
+        are fewer folds if the rows allow no more.
+        """
+        n = len(self.ids)
+        if n < 2:
+            self.hold_out(0.5, codes, seed)  # refuses it
+        order = np.random.RandomState(seed % 2**32).permutation(n)
+        n_folds = min(n_folds, n)
+        if split is None:
+            if codes is not None:
+                order = order[np.argsort(codes[order], kind="stable")]
+            number = np.empty(n, np.int64)
+            number[order] = np.arange(n) % n_folds
+        elif split.by == "group":
+            number = _group_folds(split.values[order], n_folds)[np.argsort(order)]
+        else:
+            return self._forward_folds(n_folds, split.values, codes, seed, split)
+        if number.max() == 0:
+            self.hold_out(0.5, codes, seed, split)  # refuses it
+        return [
+            (np.flatnonzero(number != k), np.flatnonzero(number == k))
+            for k in range(number.max() + 1)
+        ]
+
+    def _forward_folds(
+        self,
+        n_folds: int,
+        times: NDArray[np.float64],
+        codes: NDArray[np.int64] | None,
+        seed: int,
+        split: Split,
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        ends = np.linspace(1 - _FORWARD, 1, n_folds + 1) * (len(times) - 1)
+        limits = np.unique(np.sort(times)[np.round(ends).astype(np.int64)])
+        folds = [
+            (
+                np.flatnonzero(times <= low),
+                np.flatnonzero((times > low) & (times <= up)),
+            )
+            for low, up in itertools.pairwise(limits)
+        ]
+        if not folds:  # most rows have one time
+            learned, held_out = self.hold_out(0.2, codes, seed, split)
+            parts = (
+                np.searchsorted(self.ids, part.ids) for part in (learned, held_out)
+            )
+            first, second = parts
+            return [(first, second)]
+        return folds
+
 
 @dataclass(frozen=True)
 class EncodedSample:
@@ -144,10 +208,28 @@ class EncodedSample:
         """Return the number of rows."""
         return len(self.labels)
 
+    def take(self, index: NDArray[np.int64]) -> EncodedSample:
+        """Return the rows at index."""
+        arrays = self.rows.take(index).arrays
+        return EncodedSample(self.sample.take(index), arrays, self.labels[index])
+
     @property
     def rows(self) -> EncodedRows:
         """The rows without their labels."""
         return EncodedRows(self.sample.frame, self.arrays)
+
+
+def _group_folds(groups: NDArray[np.float64], n_folds: int) -> NDArray[np.int64]:
+    """Return a fold for each row (n,): whole groups, in turn to the smallest fold."""
+    codes, _ = pd.factorize(groups)
+    sizes = np.bincount(codes)
+    fold_of = np.empty(len(sizes), np.int64)
+    n_rows = np.zeros(min(n_folds, len(sizes)), np.int64)
+    for group in np.argsort(-sizes, kind="stable"):  # equal ones in their random order
+        fold_of[group] = n_rows.argmin()
+        n_rows[fold_of[group]] += sizes[group]
+    folds: NDArray[np.int64] = fold_of[codes]
+    return folds
 
 
 def places_in_proportion(labels: NDArray[Any]) -> NDArray[np.float64]:

@@ -28,17 +28,21 @@ class TrainingRows:
         rows: The rows; they may be kept in host memory.
         labels: Encoded labels (n,), on the network's device.
         weights: Weights (n,) of the losses, of mean one; None weighs all alike.
-        tagged: What a rule allows the rows; None allows all.
+        tagged: What a rule allows the rows, among those of `part`; None allows all.
+        part: Positions (k,) of the rows that a member learns from and retrieves; None
+            is all. The others are held out from it, and members that are trained as
+            one may hold out different ones.
     """
 
     rows: Rows
     labels: Tensor
     weights: Tensor | None = None
     tagged: TaggedRows | None = None
+    part: Tensor | None = None
 
     def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.labels)
+        """Return the number of rows that are learned from."""
+        return len(self.labels if self.part is None else self.part)
 
 
 class Snapshot(NamedTuple):
@@ -51,22 +55,36 @@ class Snapshot(NamedTuple):
 class Contexts:
     """Neighbours of training rows among the training rows, never themselves.
 
+    Rows and neighbours go by their positions among all rows. A search knows only the
+    part that is learned from, by *places* in it.
+
     Attributes:
         complete: Whether each row finds m neighbours.
-        frozen: The neighbours of all rows, once they stay as they are.
+        frozen: The neighbours of the part, once they stay as they are.
     """
 
     def __init__(self, network: TabR, data: TrainingRows, m: int) -> None:
         """Make points that no training step can change once and for all."""
         self.network, self.data, self.m = network, data, m
         self.rows, self.labels, n = data.rows, data.labels, len(data)
+        self.part, self.places = data.part, None
+        if self.part is not None:
+            self.places = torch.full_like(self.labels, -1, dtype=torch.int64)
+            self.places[self.part] = torch.arange(n, device=self.places.device)
+        self.points: Tensor | None = None  # of all rows, if they never change
         self.fixed: PointIndex | None = None
         if network.points_are_fixed:
-            points = candidate_points(network, data.rows)
-            self.fixed = PointIndex(network, points, data.labels)
-        self.frozen: Neighbors | None = None
+            self.points = candidate_points(network, data.rows)
+            self.fixed = PointIndex(network, *self._of_part(self.points))
+        self.frozen: Neighbors | None = None  # by places
         self.complete = n > m and data.tagged is None
         self.last = LastNeighbors(n, min(m, n), data.labels.device)
+
+    def _of_part(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the points (k, p) and labels (k,) of who may be retrieved."""
+        if self.part is None:
+            return points, self.labels
+        return points[self.part.to(points.device)], self.labels[self.part]
 
     def of(self, batch: Tensor) -> Context:
         """Return the context of the rows at batch (b,), differentiable."""
@@ -84,12 +102,17 @@ class Contexts:
     def neighbors(self, batch: Tensor, snapshot: Snapshot) -> Neighbors:
         """Return the neighbours of the rows at batch (b,)."""
         if self.frozen is not None:
-            return Neighbors(*(part[batch] for part in self.frozen))
+            return self._frozen(batch)
         return self._search(self.index(snapshot), batch)
+
+    def _frozen(self, batch: Tensor) -> Neighbors:
+        assert self.frozen is not None
+        places = batch if self.places is None else self.places[batch]
+        return Neighbors(*(part[places] for part in self.frozen))
 
     def context(self, near: Neighbors, snapshot: Snapshot) -> Context:
         """Return neighbours as a context, differentiable."""
-        points = snapshot.points if self.fixed is None else self.fixed.points
+        points = snapshot.points if self.points is None else self.points
         position, found = near
         labels, mask = self.labels[position], None if self.complete else found
         if points is None:
@@ -101,7 +124,7 @@ class Contexts:
         return Context(take(points, position), labels, mask)
 
     def freeze(self) -> None:
-        """Search once more for all rows; from now on their neighbours stay."""
+        """Search once more for all of the part; from now on its neighbours stay."""
         index = self.index()
         chunks = [self._search(index, batch) for batch in self._batches()]
         self.frozen = Neighbors(
@@ -110,44 +133,52 @@ class Contexts:
 
     @torch.no_grad()
     def weighted(self) -> tuple[Tensor, Tensor]:
-        """Return all rows' neighbours and their weights, both (n, m)."""
+        """Return the part's neighbours and their weights, both (k, m)."""
         index, chunks = self.index(), []
         for batch in self._batches():
             if self.frozen is None:
                 near = self._search(index, batch)
             else:
-                near = Neighbors(*(part[batch] for part in self.frozen))
-            context = index.context(near, complete=False)
+                near = self._frozen(batch)
+            placed = near
+            if self.places is not None:
+                placed = Neighbors(self.places[near.position], near.found)
+            context = index.context(placed, complete=False)
             output = self.network(self.rows.take(batch), context, index.metric)
             chunks.append((near.position, output.weights))
         positions, weights = zip(*chunks, strict=True)
         return torch.cat(positions), torch.cat(weights)
 
     def _batches(self) -> tuple[Tensor, ...]:
-        rows = torch.arange(len(self.labels), device=self.labels.device)
+        rows = self.part
+        if rows is None:
+            rows = torch.arange(len(self.labels), device=self.labels.device)
         return tuple(rows.split(_CHUNK))
 
     def index(self, snapshot: Snapshot | None = None) -> PointIndex:
-        """Return all rows, searchable under the network's present metric."""
+        """Return the part, by places, searchable under the network's present metric."""
         metric, points = (None, None) if snapshot is None else snapshot
         if self.fixed is not None:
             self.fixed.refresh(metric)
             return self.fixed
         if points is None:
             points = candidate_points(self.network, self.rows)
-        return PointIndex(self.network, points.detach(), self.labels, metric)
+        return PointIndex(self.network, *self._of_part(points.detach()), metric)
 
     def _search(self, index: PointIndex, batch: Tensor) -> Neighbors:
         tagged = self.data.tagged
+        places = batch if self.places is None else self.places[batch]
         near = index.neighbors(
-            take(index.points, batch),
+            take(index.points, places),
             self.m,
-            exclude=batch,
+            exclude=places,
             rules=None if tagged is None else tagged.rules(batch),
-            last=self.last.of(batch),
+            last=self.last.of(places),
         )
-        self.last.keep(batch, near, self.complete)
-        return near
+        self.last.keep(places, near, self.complete)
+        if self.part is None:
+            return near
+        return Neighbors(self.part[near.position], near.found)
 
     def _encode(self, index: Tensor) -> Tensor:
         """Return differentiable points (b, m, p) of the rows at index (b, m)."""

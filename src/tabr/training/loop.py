@@ -64,6 +64,8 @@ class Job:
         freeze: Called once, before epoch `freeze_after` of the config.
         watch: Called after each epoch, before the next; it may add to the history.
         optimizer: Takes the steps; None is AdamW as the config describes it.
+        positions: Which of the training rows it learns from, (k,) on the CPU; None is
+            all.
     """
 
     network: nn.Module
@@ -75,6 +77,7 @@ class Job:
     freeze: Callable[[], None] | None = None
     watch: Callable[[History], None] | None = None
     optimizer: Stepper | None = None
+    positions: Tensor | None = None
 
 
 class JointGradients(Protocol):
@@ -99,7 +102,7 @@ def fit_networks(
 
     Args:
         jobs: What to train; each stops on its own.
-        n_rows: Training rows.
+        n_rows: Training rows, of whom a job may learn from a part.
         config: Optimizer, batches and when to stop.
         joint: Given places in `jobs`, how their steps are taken as one; None takes
             the steps of each job by themselves.
@@ -161,7 +164,8 @@ class _Run:
     def __init__(
         self, job: Job, n_rows: int, config: TrainingConfig, start: float
     ) -> None:
-        self.job, self.n_rows, self.config, self.start = job, n_rows, config, start
+        self.job, self.config, self.start = job, config, start
+        self.n_rows = n_rows if job.positions is None else len(job.positions)
         # What an epoch leaves behind: parameters, and statistics of normalisations.
         self.state: list[Tensor] = list(job.network.state_dict().values())
         first = next(job.network.parameters())
@@ -173,7 +177,7 @@ class _Run:
         self.best: list[Tensor] = []
         self.next_order: Tensor | None = None
         with job.lane:
-            n_steps = -(-n_rows // config.batch_size)  # of an epoch
+            n_steps = -(-self.n_rows // config.batch_size)  # of an epoch
             self.optimizer: Stepper = job.optimizer or AdamW(
                 job.network, config, n_steps
             )
@@ -229,6 +233,8 @@ class _Run:
 
     def _draw_order(self) -> Tensor:
         order = torch.randperm(self.n_rows, generator=self.job.generator)
+        if self.job.positions is not None:
+            order = self.job.positions[order]
         if self.device.type == "cuda":
             order = order.pin_memory()  # no copy waits for the GPU then
         return order.to(self.device, non_blocking=True)
@@ -399,8 +405,10 @@ class _AsOne(_Steps):
         orders = [run.begin() for run in self.runs]
         for run in self.runs:
             self.lane.follow(run.job.lane)
+        # Parts of unequal size: the larger ones leave out a few rows, others each time.
+        n_rows = min(map(len, orders))
         with self.lane:
-            return torch.stack(orders)
+            return torch.stack([order[:n_rows] for order in orders])
 
     def leave_finished(self) -> None:
         n_before = len(self.runs)

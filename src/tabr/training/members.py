@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import logging
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tabr.candidates.candidate_set import CandidateSet
 from tabr.candidates.device_rules import RuleIndex
-from tabr.candidates.rules import Rule
+from tabr.candidates.rules import BoundRule, Rule
 from tabr.config import Recipe
 from tabr.metrics import Score
 from tabr.network.rows import Rows
-from tabr.tables.samples import EncodedSample
+from tabr.tables.samples import EncodedSample, Sample
 from tabr.tables.shape import DataShape
 from tabr.tables.targets import Target
 from tabr.training.contexts import TrainingRows
-from tabr.training.fit import Member, OnEpoch, ValidationRows, fit_tabr
-from tabr.training.memory_plan import MemoryPlan, plan_memory
+from tabr.training.fit import Member, MemberSpec, OnEpoch, ValidationRows, fit_tabr
+from tabr.training.memory_plan import MemoryPlan, joint_plan, plan_memory
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ class FitOptions:
         memory_limit: Bytes that may be used there; None takes what is free.
         verbose: Whether to show progress.
         on_epoch: Called after each epoch with a member's number and its history.
+        deadline: When to be done, as `time.perf_counter` tells it; None is never.
     """
 
     seeds: list[int]
@@ -45,10 +48,33 @@ class FitOptions:
     memory_limit: int | None = None
     verbose: bool = False
     on_epoch: OnEpoch | None = None
+    deadline: float | None = None
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows that some members do not learn from.
+
+    Attributes:
+        held_out: The rows, by which these members stop early.
+        score: The score of predictions for them, larger is better.
+        learned: Positions (k,) in the sample of the rows that they learn from; None is
+            all, where the rows that are held out are no part of the sample.
+    """
+
+    held_out: EncodedSample
+    score: Score
+    learned: NDArray[np.int64] | None = None
 
 
 class Fitted(NamedTuple):
-    """What a fit leaves behind."""
+    """What a fit leaves behind.
+
+    Attributes:
+        members: The members that were fitted.
+        candidates: All rows of the sample.
+        plan: How the memory was used.
+    """
 
     members: list[Member]
     candidates: CandidateSet
@@ -56,65 +82,96 @@ class Fitted(NamedTuple):
 
 
 def fit_members(
-    recipe: Recipe,
+    recipes: Sequence[Recipe],
     shape: DataShape,
     target: Target,
     train: EncodedSample,
-    held_out: EncodedSample,
-    score: Score,
+    folds: Sequence[Fold],
     rule: Rule | None,
     options: FitOptions,
 ) -> Fitted:
-    """Fit a network for each seed on the same rows, who become the candidates.
+    """Fit members of each recipe on rows of one sample, who become the candidates.
 
-    An interruption keeps what was fitted so far.
+    There are as many of each recipe, in turn one for each fold. An interruption keeps
+    what was fitted so far.
 
     Args:
-        recipe: What the networks are and how they are trained.
+        recipes: What the networks are and how they are trained.
         shape: Columns and target.
         target: What outputs mean.
         train: Rows to learn from.
-        held_out: Rows to stop early by.
-        score: The score of predictions for them, larger is better.
+        folds: Who holds out what.
         rule: Who may be whose neighbour; None allows all.
         options: Seeds, device, limits, progress.
     """
     device, n_members = options.device, len(options.seeds)
-    sizes = len(train), len(held_out), n_members
-    plan = plan_memory(recipe, shape, *sizes, device, options.memory_limit)
+    n_held_out = max(len(fold.held_out) for fold in folds)
+    plan = joint_plan(
+        plan_memory(
+            recipe,
+            shape,
+            len(train),
+            n_held_out,
+            n_members // len(recipes),
+            device,
+            options.memory_limit,
+        )
+        for recipe in recipes
+    )
     logger.info("%s", plan)
     place = torch.device("cpu") if plan.candidates_on_host else device
     sample = train.sample
-    bound, tagged, tagged_held_out = None, None, None
-    if rule is not None:
-        bound = rule.bind(sample.frame)
-        on_device = RuleIndex(bound, device)
-        tagged = on_device.tag(sample.frame)
-        tagged_held_out = on_device.tag(held_out.sample.frame)
+    bound = None if rule is None else rule.bind(sample.frame)
     rows, labels = Rows.from_arrays(train.arrays, place), torch.from_numpy(train.labels)
-    data = TrainingRows(rows, labels.to(device), _mean_one(train, device), tagged)
-    validation = ValidationRows(
-        Rows.from_arrays(held_out.arrays, place),
-        lambda outputs: score(target.predictions(outputs.cpu().numpy())),
-        tagged_held_out,
-    )
+    data = TrainingRows(rows, labels.to(device), _mean_one(train, device))
+    parts = [_fold_rows(fold, data, sample, bound, target) for fold in folds]
+    of_recipe = n_members // len(recipes)
+    specs = [
+        MemberSpec(recipes[k // of_recipe], *parts[fold], seed, fold)
+        for k, seed in enumerate(options.seeds)
+        for fold in (k % of_recipe % len(folds),)
+    ]
     title = "fit" if n_members == 1 else "member"
     members = fit_tabr(
-        recipe,
+        specs,
         shape,
-        data,
-        validation,
-        options.seeds,
         plan=plan,
         on_epoch=options.on_epoch,
         description=title if options.verbose else None,
+        deadline=options.deadline,
     )
     if any(member.history.stopped == "interrupted" for member in members):
         message = "training was interrupted: the best epoch so far is kept"
         warnings.warn(message, stacklevel=3)
-    next_id = int(max(sample.ids.max(), held_out.sample.ids.max())) + 1
-    parts = sample.ids, sample.frame, sample.y, rows, data.labels
-    return Fitted(members, CandidateSet(*parts, bound, next_id), plan)
+    last_ids = [sample.ids.max(), *(fold.held_out.sample.ids.max() for fold in folds)]
+    next_id = int(max(last_ids)) + 1
+    about = sample.ids, sample.frame, sample.y, rows, data.labels
+    candidates = CandidateSet(*about, bound, next_id)
+    return Fitted(members, candidates, plan)
+
+
+def _fold_rows(
+    fold: Fold,
+    data: TrainingRows,
+    sample: Sample,
+    bound: BoundRule | None,
+    target: Target,
+) -> tuple[TrainingRows, ValidationRows]:
+    """Return what a fold's members learn from, and what they stop early by."""
+    device, learned = data.labels.device, fold.learned
+    held_out, score = fold.held_out, fold.score
+    part = None if learned is None else torch.from_numpy(learned).to(device)
+    tagged, tagged_held_out = None, None
+    if bound is not None:
+        index = RuleIndex(bound if learned is None else bound.taken(learned), device)
+        tagged = index.tag(sample.frame)
+        tagged_held_out = index.tag(held_out.sample.frame)
+    validation = ValidationRows(
+        Rows.from_arrays(held_out.arrays, data.rows.num.device),
+        lambda outputs: score(target.predictions(outputs.cpu().numpy())),
+        tagged_held_out,
+    )
+    return replace(data, tagged=tagged, part=part), validation
 
 
 def _mean_one(train: EncodedSample, device: torch.device) -> Tensor | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -52,6 +53,20 @@ class MemoryPlan:
             f" {where}, {self.members_at_a_time} members at a time,"
             f" {self.rows_at_a_time} rows predicted at a time"
         )
+
+
+def joint_plan(plans: Iterable[MemoryPlan]) -> MemoryPlan:
+    """Return the plan that suits all, one after the other."""
+    of_all = list(plans)
+    on_host = any(plan.candidates_on_host for plan in of_all)
+    return MemoryPlan(
+        max(plan.device_bytes for plan in of_all),
+        max(plan.host_bytes for plan in of_all),
+        of_all[0].limit,
+        1 if on_host else min(plan.members_at_a_time for plan in of_all),
+        on_host,
+        min(plan.rows_at_a_time for plan in of_all),
+    )
 
 
 def plan_memory(

@@ -38,6 +38,7 @@ OPTIONAL = [
     "fastapi",
     "uvicorn",
     "psycopg",
+    "numba",  # always installed, but only a network on a CPU needs it
     "click",  # always installed, but only the command line needs it
 ]
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))

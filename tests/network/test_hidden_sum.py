@@ -18,7 +18,7 @@ def test_sums_of_any_width_are_those_of_the_formula(p: int) -> None:
     torch.testing.assert_close(hidden_sum(d, w, v, b, 0.0), expected)
 
 
-def test_narrow_points_are_summed_by_moments() -> None:
+def test_narrow_points_have_a_kernel_of_their_own() -> None:
     narrow = torch.zeros(1, 1, hidden_sum_cpu.NARROW)
-    assert _kernel(narrow) is hidden_sum_cpu.Narrow
-    assert _kernel(torch.cat([narrow, narrow], -1)) is hidden_sum_cpu.Wide
+    assert _kernel(narrow).__name__ == "Narrow"
+    assert _kernel(torch.cat([narrow, narrow], -1)).__name__ == "Wide"

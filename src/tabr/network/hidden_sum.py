@@ -3,7 +3,8 @@
 T's last layer is linear and has no bias, so only the weighted sum of its hidden
 activations is needed: sum_i w_i Dropout(ReLU(W (p - p_i) + b)). That sum is (b, h)
 while the activations are (b, m, h), by far the largest tensor of a training step.
-On a CPU (`hidden_sum_cpu`) they are made in chunks that stay in cache, and made again
+On a CPU compiled loops (`hidden_sum_numba`) make them a tile at a time, or torch
+(`hidden_sum_cpu`) in chunks, both of which stay in cache, and they are made again
 in the backward pass; on a GPU (`hidden_sum_triton`) Triton kernels make them in
 registers and keep a bit of each; elsewhere torch makes them all at once.
 
@@ -19,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tabr.device.compiled import has_numba
 from tabr.device.devices import has_triton
 from tabr.device.member_axis import n_members, with_member_axis
 from tabr.device.random import dropout as drop
@@ -58,7 +60,7 @@ def shared_hidden_sum(
     It is the same sum from products that were taken before: rows (b, h), with the bias,
     and candidates (n, h), of which index (b, m) names the neighbours.
     """
-    kernel: Any = hidden_sum_cpu.Shared
+    kernel = _cpu_kernels(rows.dtype).Shared
     out: Tensor = kernel.apply(rows, candidates, index, weights, dropout)
     return out
 
@@ -76,11 +78,19 @@ def _kernel(difference: Tensor) -> Any:
     if difference.device.type == "cpu":
         if n_members():
             return None
-        return (
-            hidden_sum_cpu.Narrow if p <= hidden_sum_cpu.NARROW else hidden_sum_cpu.Wide
-        )
+        kernels = _cpu_kernels(difference.dtype)
+        return kernels.Narrow if p <= hidden_sum_cpu.NARROW else kernels.Wide
     if difference.dtype != torch.float32 or not has_triton(difference.device):
         return None
     from tabr.network import hidden_sum_triton
 
     return hidden_sum_triton.HiddenSum if p <= hidden_sum_triton.WIDEST else None
+
+
+def _cpu_kernels(dtype: torch.dtype) -> Any:
+    """Return the module whose functions are the fastest for numbers of that type."""
+    if dtype not in (torch.float32, torch.float64) or not has_numba():
+        return hidden_sum_cpu
+    from tabr.network import hidden_sum_numba
+
+    return hidden_sum_numba

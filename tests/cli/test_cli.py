@@ -321,7 +321,7 @@ def test_evaluate_finds_the_only_column_that_is_no_feature(
     found = json.loads(result.stdout)
     assert "the target is 'class'" in result.stderr
     names = ["accuracy", "balanced accuracy", "log-loss", "ROC AUC"]
-    assert list(found["model"]) == names
+    assert list(found["model"]) == [*names, "average precision"]
     assert found["constant"]["ROC AUC"] == 0.5
     sentence = refuse("evaluate", folder / "class.tabr", folder / "houses.csv")
     assert "'price', 'class'" in sentence

@@ -75,6 +75,15 @@ def test_scores_agree_with_scikit_learn():
     assert found["average precision"] == pytest.approx(precision)
 
 
+def test_equal_probabilities_are_no_order():
+    rng = np.random.default_rng(3)
+    codes, share = rng.integers(0, 2, 50), rng.integers(0, 4, 50) / 4
+    found = class_scores(codes, np.stack([1 - share, share], axis=1))
+    assert found["ROC AUC"] == pytest.approx(metrics.roc_auc_score(codes, share))
+    precision = metrics.average_precision_score(codes, share)
+    assert found["average precision"] == pytest.approx(precision)
+
+
 def test_scores_of_several_classes_are_means_over_each_against_the_rest():
     rng = np.random.default_rng(1)
     codes, proba = np.arange(30) % 3, rng.dirichlet([1, 1, 1], 30)
@@ -91,6 +100,8 @@ def test_scores_that_need_every_class_are_nan_without_one():
         found = class_scores(np.array(codes), proba)
         absent = {name for name, value in found.items() if np.isnan(value)}
         assert absent == {"ROC AUC", "average precision"}
+    broken = np.array([[0.5, 0.5], [np.nan, np.nan]])
+    assert np.isnan(MEASURES["roc-auc"].compute(np.array([0, 1]), broken))
 
 
 # --- measures by name ---------------------------------------------------------------

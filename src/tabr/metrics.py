@@ -57,9 +57,14 @@ def roc_auc(codes: NDArray[Any], probabilities: NDArray[Any]) -> float:
 
     Of several classes it is the mean over each against the rest.
     """
-    from sklearn.metrics import roc_auc_score
 
-    return _one_against_rest(roc_auc_score, codes, probabilities)
+    def area(n_true: NDArray[Any], n: NDArray[Any]) -> float:
+        ranks = n.cumsum() - (n - 1) / 2  # equal probabilities share the mean rank
+        total = n_true.sum()
+        above = (n_true * ranks).sum() - total * (total + 1) / 2
+        return float(above / (total * (n.sum() - total)))
+
+    return _one_against_rest(area, codes, probabilities)
 
 
 def average_precision(codes: NDArray[Any], probabilities: NDArray[Any]) -> float:
@@ -67,20 +72,35 @@ def average_precision(codes: NDArray[Any], probabilities: NDArray[Any]) -> float
 
     Of several classes it is the mean over each against the rest.
     """
-    from sklearn.metrics import average_precision_score
 
-    return _one_against_rest(average_precision_score, codes, probabilities)
+    def area(n_true: NDArray[Any], n: NDArray[Any]) -> float:
+        n_true, n = n_true[::-1], n[::-1]  # the likeliest first
+        precision = n_true.cumsum() / n.cumsum()
+        return float((n_true * precision).sum() / n_true.sum())
+
+    return _one_against_rest(area, codes, probabilities)
 
 
 def _one_against_rest(
-    score: Callable[..., float], codes: NDArray[Any], probabilities: NDArray[Any]
+    area: Callable[[NDArray[Any], NDArray[Any]], float],
+    codes: NDArray[Any],
+    probabilities: NDArray[Any],
 ) -> float:
+    """Return the mean area over the classes, of two that of the second.
+
+    An area sees how many rows have each probability, rising, and how many of them are
+    of the class.
+    """
     n_classes = probabilities.shape[1]
-    if len(np.unique(codes)) < max(2, n_classes):
+    if len(np.unique(codes)) < max(2, n_classes) or np.isnan(probabilities).any():
         return float("nan")
-    chosen = [1] if n_classes == 2 else range(n_classes)
-    scores = [score(codes == code, probabilities[:, code]) for code in chosen]
-    return float(np.mean(scores))
+    areas = []
+    for code in [1] if n_classes == 2 else range(n_classes):
+        _, place, n = np.unique(
+            probabilities[:, code], return_inverse=True, return_counts=True
+        )
+        areas.append(area(np.bincount(place, codes == code, len(n)), n))
+    return float(np.mean(areas))
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,7 @@ def run_seeds(
                 "torch": torch.__version__,
                 "python": platform.python_version(),
             },
+            scores=predictions.all_scores(task, parts),
         )
         pairs.append((result, predictions))
     return pairs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from tabr.bench.parameters import Config
 from tabr.bench.tasks.task import SplitTable, Task
-from tabr.metrics import rmse
+from tabr.metrics import MEASURES, codes_of, rmse
 from tabr.tables.files import write_bytes
 
 
@@ -65,6 +66,10 @@ class Result:
         commit: Of the checkout that the code ran from, `-dirty` at its end if files
             had been changed; None if it ran from elsewhere, or long ago.
         predictions: File of the predictions, beside that of the result, if kept.
+        scores: All scores of the parts "val" and "test" by the names of
+            `tabr.metrics`, errors of numbers in the unit of the published figure and
+            those without a meaning left out; None if the run is from before there were
+            any.
     """
 
     benchmark: str
@@ -84,6 +89,7 @@ class Result:
     threads: int | None = None
     commit: str | None = None
     predictions: str | None = None
+    scores: Mapping[str, Mapping[str, float]] | None = None
 
 
 @cache
@@ -123,6 +129,16 @@ class Predictions:
         val = score(task, parts.val.y, self.val, self.classes)
         return val, score(task, parts.test.y, self.test, self.classes)
 
+    def all_scores(self, task: Task, parts: SplitTable) -> dict[str, dict[str, float]]:
+        """Return all scores of the validation and the test rows, as results have them.
+
+        That of the task's metric is the one of `scores`.
+        """
+        return {
+            "val": all_scores(task, parts.val.y, self.val, self.classes),
+            "test": all_scores(task, parts.test.y, self.test, self.classes),
+        }
+
 
 def score(
     task: Task,
@@ -134,6 +150,33 @@ def score(
     if classes is None:
         return rmse(y, predictions) / task.scale
     return float(np.mean(classes[predictions.argmax(1)] == y))
+
+
+def all_scores(
+    task: Task,
+    y: NDArray[Any],
+    predictions: NDArray[np.float64],
+    classes: NDArray[Any] | None,
+) -> dict[str, float]:
+    """Return all scores of values or probabilities by name, errors in published units.
+
+    Labels that are no class are another one, without probability. What has no meaning
+    for these rows is left out.
+    """
+    if classes is not None:
+        y = codes_of(y, classes)
+        is_other = y < 0
+        if is_other.any():
+            y[is_other] = len(classes)
+            nothing = np.zeros((len(y), 1))
+            predictions = np.concatenate([predictions, nothing], axis=1)
+    scores = {}
+    for name, measure in MEASURES.items():
+        if measure.of_classes == (classes is not None):
+            value = measure.compute(y, predictions)
+            in_units = measure.smaller_is_better and not measure.of_classes
+            scores[name] = value / task.scale if in_units else value
+    return {name: value for name, value in scores.items() if math.isfinite(value)}
 
 
 def result_path(out: Path, task: Task, seed: int, plan: Plan = DEFAULT_PLAN) -> Path:

@@ -45,7 +45,7 @@ COLUMNS = (
     "predictions",
     "params",
 )
-SCORES = "scores"  # a last column, where runs have them
+LATER = ("scores", "stopped_by")  # columns that are there where runs have them
 _KINDS: dict[str, RunKind] = {"seed": "single", "ensemble": "ensemble"}
 _RUN_FILE = re.compile(r"split-\d+-(seed|ensemble)-\d+\.json")
 
@@ -107,7 +107,8 @@ def to_line(run: Run) -> dict[str, str]:
         "n_parameters": r.n_parameters,
         "predictions": r.predictions,
         "params": _to_json(r.params),
-        SCORES: None if r.scores is None else _to_json(r.scores),
+        "scores": None if r.scores is None else _to_json(r.scores),
+        "stopped_by": r.stopped_by,
     }
     return {name: "" if cell is None else str(cell) for name, cell in cells.items()}
 
@@ -118,7 +119,7 @@ def from_line(line: dict[str, str]) -> Run:
     def number(name: str) -> int | None:
         return int(line[name]) if line[name] else None
 
-    scores = line.get(SCORES)  # lines of before have none
+    scores = line.get("scores")  # lines of before have none
     kind: RunKind = "ensemble" if line["kind"] == "ensemble" else "single"
     return Run(
         kind,
@@ -141,6 +142,7 @@ def from_line(line: dict[str, str]) -> Run:
             commit=line["commit"] or None,
             predictions=line["predictions"] or None,
             scores=json.loads(scores) if scores else None,
+            stopped_by=line.get("stopped_by") or None,
         ),
     )
 
@@ -152,15 +154,13 @@ def _to_json(content: Mapping[str, Any]) -> str:
 def to_csv(runs: Iterable[Run]) -> str:
     """Return the table of runs, sorted.
 
-    A run that the table would not give back as it is, is refused. A line of a run
-    without scores ends before them: when runs with scores come, it stays as it was.
+    A run that the table would not give back as it is, is refused. A line ends where
+    its run has nothing more: lines stay as they were when runs with scores come.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    lines = sorted(runs, key=lambda run: run.key)
-    has_scores = any(run.result.scores is not None for run in lines)
-    writer.writerow([*COLUMNS, SCORES] if has_scores else COLUMNS)
-    for run in lines:
+    cells = []
+    for run in sorted(runs, key=lambda run: run.key):
         line = to_line(run)
         # The writer leaves a carriage return bare, where the reader ends a line.
         if from_line(line) != run or "\r" in "".join(line.values()):
@@ -169,8 +169,13 @@ def to_csv(runs: Iterable[Run]) -> str:
                 " numbers, texts without carriage returns and the versions of"
                 f" {', '.join(VERSIONS)}, however the {run} has others"
             )
-        names = COLUMNS if run.result.scores is None else (*COLUMNS, SCORES)
-        writer.writerow([line[name] for name in names])
+        later = [line[name] for name in LATER]
+        while later and not later[-1]:
+            later.pop()
+        cells.append([*(line[name] for name in COLUMNS), *later])
+    n_columns = max(map(len, cells), default=len(COLUMNS))
+    writer.writerow([*COLUMNS, *LATER][:n_columns])
+    writer.writerows(cells)
     return text.getvalue()
 
 

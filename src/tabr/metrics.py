@@ -165,19 +165,23 @@ _BY_ANY_NAME: Mapping[str, Measure] = {
 }
 
 
-def find_measure(name: str, *, of_classes: bool | None = None) -> Measure:
+def find_measure(
+    name: str, *, of_classes: bool | None = None, task: str = ""
+) -> Measure:
     """Return a measure by its name or that of scikit-learn's scorer.
 
     Args:
         name: One of `MEASURES`, or a scorer such as "neg_log_loss".
         of_classes: Whether classes are predicted, and not numbers; a measure of the
             other kind is refused. None takes both.
+        task: What a refusal names as the task.
     """
     measure = _BY_ANY_NAME.get(name)
     if measure is not None and of_classes in (None, measure.of_classes):
         return measure
     names = [m.name for m in MEASURES.values() if of_classes in (None, m.of_classes)]
     what = {None: "", True: " of classes", False: " of numbers"}[of_classes]
+    what += f", as {task} has," if task else ""
     raise ParameterError(
         f"a score{what} must be one of {', '.join(names)} or scikit-learn's name of it,"
         f" however {name!r} came: choose one of these"

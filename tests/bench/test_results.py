@@ -84,7 +84,7 @@ def test_a_result_names_the_predictions_that_are_kept(tmp_path: Path):
 def test_a_file_from_before_commits_were_kept_is_read(tmp_path: Path):
     path = tmp_path / "split-0-seed-0.json"
     write(RESULT, path)
-    names = r'^ "(commit|predictions|scores)".*\n'
+    names = r'^ "(commit|predictions|scores|stopped_by)".*\n'
     text = re.sub(names, "", path.read_text("utf-8"), flags=re.MULTILINE)
     path.write_text(re.sub(r",\n}", "\n}", text), "utf-8")
     assert read(path) == replace(RESULT, commit=None)

@@ -60,6 +60,7 @@ results = st.builds(
     threads=st.none() | counts,
     commit=st.none() | texts,
     predictions=st.none() | texts,
+    stopped_by=st.none() | texts,
     scores=st.none()
     | st.fixed_dictionaries(
         {

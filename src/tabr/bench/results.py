@@ -11,33 +11,51 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tabr.bench.parameters import Config
 from tabr.bench.tasks.task import SplitTable, Task
-from tabr.metrics import MEASURES, codes_of, rmse
+from tabr.metrics import MEASURES, Measure, codes_of, rmse
 from tabr.tables.files import write_bytes
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to fit: a method, and where its parameters come from."""
+    """What to fit: a method, and where its parameters come from.
+
+    Attributes:
+        method: Its name.
+        config: Where its parameters come from.
+        trial: Parameters of the config "trial".
+        scoring: The measure that the validation part is looked at by; None is the
+            paper's, or the method's own.
+    """
 
     method: str = "tabr-s"
     config: Config = "default"
     trial: Mapping[str, Any] | None = None
+    scoring: str | None = None
 
     @property
     def name(self) -> str:
         """Return the name under which results are kept.
 
-        >>> Plan().name
-        'tabr-s-default'
+        >>> Plan().name, Plan(scoring="log-loss").name
+        ('tabr-s-default', 'tabr-s-default@log-loss')
         """
-        return f"{self.method}-{self.config}"
+        return f"{self.method}-{self.config}{scoring_suffix(self.scoring)}"
+
+
+def scoring_suffix(scoring: str | None) -> str:
+    """Return the end of a name that tells one scoring from others, if there is one.
+
+    >>> scoring_suffix("roc-auc"), scoring_suffix(None)
+    ('@roc-auc', '')
+    """
+    return "" if scoring is None else f"@{scoring}"
 
 
 DEFAULT_PLAN = Plan()
@@ -70,6 +88,8 @@ class Result:
             `tabr.metrics`, errors of numbers in the unit of the published figure and
             those without a meaning left out; None if the run is from before there were
             any.
+        stopped_by: What ended the training instead of the scoring of the plan, as a
+            library calls it; None where it could be that.
     """
 
     benchmark: str
@@ -90,6 +110,11 @@ class Result:
     commit: str | None = None
     predictions: str | None = None
     scores: Mapping[str, Mapping[str, float]] | None = None
+    stopped_by: str | None = None
+
+    def score(self, measure: Measure, part: Literal["val", "test"]) -> float | None:
+        """Return the score of a part by a measure, if the run has kept it."""
+        return (self.scores or {}).get(part, {}).get(measure.name)
 
 
 @cache

@@ -128,9 +128,11 @@ def test_the_best_is_shown_as_a_constructor_or_as_parameters():
     (churn,) = select(["churn"])
     params = {"width": 96, "embedding_width": 16, "frequency_scale": 0.1}
     assert constructor_text(params, "tabr", churn) == (
-        "TabRClassifier(mode='paper', width=96,"
+        "TabRClassifier(preset='paper', width=96,"
         " embedding=EmbeddingConfig('plr-lite', width=16, frequency_scale=0.1))"
     )
+    text = constructor_text({"width": 96}, "tabr-d", churn)
+    assert text == "TabRClassifier(preset='default', width=96)"
     best = {"method": "mlp", "params": {"width": 96}, "metric": "accuracy", "val": 0.8}
     lines = best_text({**best, "trials": 4, "pruned": 2}, churn).splitlines()
     assert lines == [

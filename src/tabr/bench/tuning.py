@@ -329,9 +329,9 @@ def constructor_text(params: Mapping[str, Any], method: str, task: Task) -> str:
 
     >>> from tabr.bench.tasks.catalog import select
     >>> constructor_text({"width": 96}, "tabr-s", select(["adult"])[0])
-    "TabRClassifier(mode='paper', width=96)"
+    "TabRClassifier(preset='paper', width=96)"
     """
-    arguments = {**METHODS[method].fixed, **params}
+    arguments = {"preset": "paper", **METHODS[method].fixed, **params}
     kind = arguments.pop("embedding", None)
     names = ("embedding_width", "n_frequencies", "frequency_scale")
     inner = [
@@ -339,8 +339,8 @@ def constructor_text(params: Mapping[str, Any], method: str, task: Task) -> str:
         for name in names
         if name in arguments
     ]
-    texts = [f", {name}={value!r}" for name, value in arguments.items()]
+    texts = [f"{name}={value!r}" for name, value in arguments.items()]
     if kind is not None:
-        texts.append(f", embedding=EmbeddingConfig({kind!r}{''.join(inner)})")
+        texts.append(f"embedding=EmbeddingConfig({kind!r}{''.join(inner)})")
     estimator = "TabRRegressor" if task.kind == "regression" else "TabRClassifier"
-    return f"{estimator}(mode='paper'{''.join(texts)})"
+    return f"{estimator}({', '.join(texts)})"

@@ -20,7 +20,7 @@ from tabr.bench.tuning import (
     tune,
 )
 from tabr.bench.workers import Resources
-from tabr.errors import DataError
+from tabr.errors import DataError, ParameterError
 
 from .tables import write_churn
 
@@ -83,6 +83,61 @@ def test_the_best_trial_by_validation_is_kept_and_can_be_run(tmp_path: Path):
         read_best(out, task, "tabr-s")
 
 
+def test_each_scoring_has_a_search_of_its_own_that_makes_it_best(tmp_path: Path):
+    write_churn(tmp_path)
+    (task,) = select(["churn"])
+    out, bests = tmp_path / "out", {}
+    for scoring in (None, "accuracy", "log-loss", "roc-auc"):
+        search = Search(task, "mlp", address(tmp_path), 3, fixed=FEW, scoring=scoring)
+        assert search.n_done() == 0  # trials of another scoring do not count
+        assert tune([search], tmp_path, out, CPU) == 0
+        best = read_best(out, task, "mlp", scoring)
+        values = [trial.value for trial in search.study().trials]
+        sign = -1 if scoring == "log-loss" else 1
+        assert best["val"] == sign * max(values)
+        assert best["scoring"] == scoring
+        assert best["metric"] == (scoring or "accuracy")
+        bests[scoring] = best["val"]
+    assert bests["accuracy"] != bests["log-loss"]
+    benchmark = Benchmark(
+        TaskSelection(labels=["churn"], data=tmp_path),
+        ["mlp"],
+        "retuned",
+        seeds=SeedCounts(1),
+        scoring="log-loss",
+    )
+    assert run_benchmark(benchmark, out, CPU)[0].n_done == 1
+    folder = out / "default" / "churn" / "mlp-retuned@log-loss"
+    result = json.loads((folder / "split-0-seed-0.json").read_text())
+    assert result["scores"]["val"]["log-loss"] == pytest.approx(bests["log-loss"])
+    with pytest.raises(DataError, match="`tabr tune --scoring r2` for mlp first"):
+        read_best(out, task, "mlp", "r2")
+
+
+def test_pruning_sees_the_score_of_the_search(tmp_path: Path):
+    write_churn(tmp_path)
+    (task,) = select(["churn"])
+    search = Search(
+        task, "mlp", address(tmp_path), 2, prunes=True, fixed=FEW, scoring="log-loss"
+    )
+    assert search.run(load(task, tmp_path), CPU) is not None
+    (trial,) = search.study().trials
+    assert max(trial.intermediate_values.values()) == pytest.approx(trial.value)
+
+
+def test_what_a_library_cannot_be_stopped_by_is_told_once(tmp_path: Path):
+    write_churn(tmp_path)
+    (task,) = select(["churn"])
+    fixed = (("n_trees", 3),)
+    search = Search(
+        task, "xgboost", address(tmp_path), 3, fixed=fixed, scoring="balanced-accuracy"
+    )
+    lines: list[str] = []
+    assert tune([search], tmp_path, tmp_path / "out", CPU, log=lines.append) == 0
+    note = "xgboost has no balanced-accuracy to stop by on churn: it stops by error"
+    assert lines.count(note) == 1
+
+
 def test_trials_that_fall_behind_are_ended(tmp_path: Path):
     write_churn(tmp_path)
     (task,) = select(["churn"])
@@ -120,6 +175,8 @@ def test_a_search_needs_a_method_that_can_be_tuned_and_predicts_the_task():
     names = [(search.task.name, search.method) for search in searches]
     assert names == [("churn", "mlp"), ("diamond", "mlp"), ("diamond", "dkl")]
     assert {search.seed for search in searches} == {3}
+    with pytest.raises(ParameterError, match="of numbers, as diamond has, must be"):
+        searches_of([churn, diamond], ["mlp"], "sqlite://", scoring="roc-auc")
     with pytest.raises(DataError, match="however knn has none or chooses them"):
         searches_of([churn], ["knn"], "sqlite://")
 
@@ -133,6 +190,20 @@ def test_the_best_is_shown_as_a_constructor_or_as_parameters():
     )
     text = constructor_text({"width": 96}, "tabr-d", churn)
     assert text == "TabRClassifier(preset='default', width=96)"
+    text = best_text(
+        {
+            "method": "tabr-s",
+            "params": {"width": 96},
+            "metric": "log-loss",
+            "val": 0.5,
+            "trials": 4,
+            "pruned": 0,
+            "scoring": "log-loss",
+        },
+        churn,
+    )
+    assert "TabRClassifier(preset='paper', width=96, scoring='log-loss')" in text
+    assert text.endswith("--methods tabr-s --config retuned --scoring log-loss")
     best = {"method": "mlp", "params": {"width": 96}, "metric": "accuracy", "val": 0.8}
     lines = best_text({**best, "trials": 4, "pruned": 2}, churn).splitlines()
     assert lines == [

@@ -104,7 +104,7 @@ class Benchmark:
         if self.params:
             return Plan(method, "trial", self.params, scoring)
         if self.config == "retuned":
-            best = read_best(out, task, method)
+            best = read_best(out, task, method, scoring)
             return Plan(method, "retuned", best["params"], scoring)
         return Plan(method, self.config, scoring=scoring)
 

@@ -21,11 +21,12 @@ from tabr.bench.methods import METHODS
 from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.parameters import check_libraries, check_methods
 from tabr.bench.protocol import run_seeds
-from tabr.bench.results import Plan, Result
-from tabr.bench.runs import Log
+from tabr.bench.results import Plan, Result, scoring_suffix
+from tabr.bench.runs import Log, stopping_note
 from tabr.bench.tasks.task import SplitTable, Task, check_files
 from tabr.bench.workers import Failure, Resources, WorkerPool, countdown, open_pool
-from tabr.errors import DataError
+from tabr.errors import DataError, TrainingError
+from tabr.metrics import Measure
 from tabr.optional import require
 from tabr.tables.files import write_bytes
 
@@ -47,6 +48,8 @@ class Search:
         seed: Of the sampler and of every trial's model.
         prunes: Whether trials that fall behind the others are ended early.
         fixed: Parameters that are not searched for.
+        scoring: The measure of the validation rows that the search makes best; None is
+            the paper's.
     """
 
     task: Task
@@ -56,14 +59,44 @@ class Search:
     seed: int = 0
     prunes: bool = False
     fixed: tuple[tuple[str, Any], ...] = ()
+    scoring: str | None = None
 
     @property
     def name(self) -> str:
-        """The name of the search in the database."""
-        return f"{self.task.label}/split-{self.task.split}/{self.method}"
+        """The name of the search in the database; each scoring has trials of its own.
+
+        >>> from tabr.bench.tasks.catalog import select
+        >>> Search(select(["adult"])[0], "mlp", "sqlite://", scoring="roc-auc").name
+        'adult/split-0/mlp@roc-auc'
+        """
+        method = f"{self.method}{scoring_suffix(self.scoring)}"
+        return f"{self.task.label}/split-{self.task.split}/{method}"
+
+    @property
+    def measure(self) -> Measure:
+        """What the search makes best."""
+        return self.task.measure(self.scoring)
 
     def __str__(self) -> str:
-        return f"{self.method} {self.task.label} split {self.task.split}"
+        method = f"{self.method}{scoring_suffix(self.scoring)}"
+        return f"{method} {self.task.label} split {self.task.split}"
+
+    def plan(self, params: Mapping[str, Any]) -> Plan:
+        """Return the plan of a trial with parameters that were drawn."""
+        trial = {**params, **dict(self.fixed)}
+        return Plan(self.method, "trial", trial, self.scoring)
+
+    def score(self, result: Result) -> float:
+        """Return a trial's score of the validation rows, by the measure."""
+        if self.scoring is None:
+            return result.val
+        score = result.score(self.measure, "val")
+        if score is None:
+            raise TrainingError(
+                f"a trial must have a {self.measure.name} of the validation rows,"
+                " however its predictions have none: they are not finite"
+            )
+        return score
 
     def study(self) -> Any:
         """Return the search in the database; it is made if it is new."""
@@ -110,13 +143,15 @@ class Search:
                 parts,
                 [self.seed],
                 resources,
-                Plan(self.method, "trial", {**params, **dict(self.fixed)}),
+                self.plan(params),
                 on_epoch if self.prunes else None,
             )
             results.append(result)
-            for name in ("params", "val", "seconds"):
+            score = self.score(result)
+            for name in ("params", "seconds"):
                 trial.set_user_attr(name, getattr(result, name))
-            return result.val if self.task.metric == "accuracy" else -result.val
+            trial.set_user_attr("val", score)
+            return self.measure.sign * score
 
         study.optimize(objective, n_trials=1)
         return results[0] if results else None
@@ -142,7 +177,8 @@ class Search:
         return {
             "method": self.method,
             "params": best.user_attrs["params"],
-            "metric": self.task.metric,
+            "metric": self.measure.name,
+            "scoring": self.scoring,
             "val": best.user_attrs["val"],
             "trial": best.number,
             "trials": counts["COMPLETE"],
@@ -161,8 +197,9 @@ def searches_of(
 ) -> list[Search]:
     """Return a search for each task and each method that can predict it.
 
-    A method that cannot be tuned is refused. Without a number of trials it is the
-    paper's; the options are the other attributes of `Search`.
+    A method that cannot be tuned is refused, and so is a scoring of other tasks.
+    Without a number of trials it is the paper's; the options are the other attributes
+    of `Search`.
     """
     require("optuna", extra="tune")
     names = list(dict.fromkeys(methods))
@@ -174,6 +211,9 @@ def searches_of(
                 " chooses them by itself: leave it out"
             )
     check_libraries(names)
+    if options.get("scoring") is not None:
+        for task in tasks:
+            task.measure(options["scoring"])
     return [
         Search(
             task, name, storage, n_trials or N_TRIALS_OF.get(name, N_TRIALS), **options
@@ -212,19 +252,25 @@ def _open_storage(address: str) -> Any:
         ) from error
 
 
-def best_params_path(out: Path, task: Task, method: str) -> Path:
+def best_params_path(
+    out: Path, task: Task, method: str, scoring: str | None = None
+) -> Path:
     """Return the file of the best trial of a search."""
-    folder = out / task.benchmark / task.name / f"{method}-retuned"
-    return folder / f"split-{task.split}-params.json"
+    folder = out / task.benchmark / task.name
+    name = Plan(method, "retuned", scoring=scoring).name
+    return folder / name / f"split-{task.split}-params.json"
 
 
-def read_best(out: Path, task: Task, method: str) -> dict[str, Any]:
+def read_best(
+    out: Path, task: Task, method: str, scoring: str | None = None
+) -> dict[str, Any]:
     """Return what `Search.best` returned when the search was last run."""
-    path = best_params_path(out, task, method)
+    path = best_params_path(out, task, method, scoring)
     if not path.is_file():
+        option = f" --scoring {scoring}" if scoring else ""
         raise DataError(
             f"retuned parameters must have been searched for, however {path} is not"
-            f" there: run `tabr tune` for {method} first"
+            f" there: run `tabr tune{option}` for {method} first"
         )
     content: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return content
@@ -263,7 +309,7 @@ def tune(
                     " run it again to go on"
                 )
             if search.counts()["COMPLETE"]:
-                path = best_params_path(out, search.task, search.method)
+                path = best_params_path(out, search.task, search.method, search.scoring)
                 write_bytes(path, (json.dumps(search.best(), indent=1) + "\n").encode())
     return n_open
 
@@ -275,7 +321,7 @@ def _complete(
     log: Log,
 ) -> int:
     """Run trials until there are enough; return how many there are."""
-    n_done, n_failures = search.n_done(), 0
+    n_done, n_failures, notes = search.n_done(), 0, set[str]()
     log(f"{search}: {max(0, search.n_trials - n_done)} trials to do, {n_done} done")
     while n_failures < MOST_FAILURES:
         timeout = seconds_left()
@@ -289,6 +335,11 @@ def _complete(
         for _, outcome in finished:
             n_failures = n_failures + 1 if isinstance(outcome, Failure) else 0
             log(_trial_text(search, outcome, n_done))
+            if isinstance(outcome, Result):
+                note = stopping_note(outcome, search.plan({}), search.task)
+                if note and note not in notes:
+                    notes.add(note)
+                    log(note)
     return n_done
 
 
@@ -301,25 +352,26 @@ def _trial_text(search: Search, outcome: Result | Failure | None, n_done: int) -
         return f"{start} FAILED, {outcome.reason}"
     if outcome is None:
         return f"{start} fell behind and was ended"
-    scores = f"{outcome.val:.6g} (best {search.best()['val']:.6g})"
-    return f"{start} {search.task.metric} {scores}, {outcome.seconds:.1f} s"
+    scores = f"{search.score(outcome):.6g} (best {search.best()['val']:.6g})"
+    return f"{start} {search.measure.name} {scores}, {outcome.seconds:.1f} s"
 
 
 def best_text(best: Mapping[str, Any], task: Task) -> str:
     """Return the best trial of a search for a terminal, and how to go on with it."""
-    metric, name = best["metric"], best["method"]
+    metric, name, scoring = best["metric"], best["method"], best.get("scoring")
     pruned = f" ({best['pruned']} more ended early)" if best["pruned"] else ""
     lines = [
         f"{name} on {task.label} split {task.split}: validation {metric}"
         f" {best['val']:.6g}, the best of {best['trials']} trials{pruned}, with"
     ]
     if issubclass(METHODS[name].method, TabRMethod):
-        lines.append("  " + constructor_text(best["params"], name, task))
+        params = best["params"] | ({"scoring": scoring} if scoring else {})
+        lines.append("  " + constructor_text(params, name, task))
     else:
         lines += [f"  {key} = {value!r}" for key, value in best["params"].items()]
     lines.append(
         f"test rows have not been looked at: run it with --methods {name} --config"
-        " retuned"
+        f" retuned{f' --scoring {scoring}' if scoring else ''}"
     )
     return "\n".join(lines)
 

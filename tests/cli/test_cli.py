@@ -94,6 +94,25 @@ def test_fit_prints_one_json_object(folder: Path, tmp_path: Path):
     assert 0 <= summary["validation_score"]["value"] <= 1
 
 
+def test_fit_stops_by_the_score_that_is_named(folder: Path, tmp_path: Path):
+    table, model = folder / "houses.csv", tmp_path / "m.tabr"
+    held_out = tmp_path / "held-out.csv"
+    houses().tail(30).to_csv(held_out, index=False)
+    args = ("fit", table, "--target", "class", "--ignore", "price", "-o", model, *TINY)
+    for name, label in (
+        ("roc-auc", "ROC AUC"),
+        ("average_precision", "average precision"),
+        ("f1_macro", "f1_macro"),  # any scorer of scikit-learn
+    ):
+        options = ("--scoring", name, "--validation", held_out, "--json")
+        score = json.loads(succeed(*args, *options).stdout)["validation_score"]
+        assert score["name"] == label
+        if name != "f1_macro":
+            about = (model, held_out, "--target", "class", "--json")
+            scores = json.loads(succeed("evaluate", *about).stdout)["model"]
+            assert score["value"] == pytest.approx(scores[label])
+
+
 def test_quiet_fit_says_nothing_on_stderr(folder: Path, tmp_path: Path):
     args = ("--target", "price", "-o", tmp_path / "m.tabr", *TINY, "--quiet")
     assert succeed("fit", folder / "houses.csv", *args).stderr == ""
@@ -400,7 +419,9 @@ def test_rows_outside_the_table_are_refused(rows: str, folder: Path):
         (["--target", "price", "--param", "width=-1"], "`width > 0` must hold"),
         (["--target", "price", "--param", "record_context=no"], "be of type bool"),
         (["--target", "price", "--param", "n_members=2"], "use --members"),
-        (["--target", "price", "--param", "scoring=r3"], "the closest are 'r2'"),
+        (["--target", "price", "--scoring", "r3"], "the closest are 'r2'"),
+        (["--target", "price", "--scoring", "roc-auc"], "a score of numbers must be"),
+        (["--target", "price", "--param", "scoring=r2"], "own: use --scoring"),
         (["--target", "price", "--device", "abacus"], "device must be one"),
         (["--target", "price", "--members", "0"], "--members"),
         (["--target", "town", "--task", "regression"], "must be numeric"),

@@ -193,8 +193,8 @@ def bench(context: click.Context) -> None:
 @params_option(help="Parameters; they make the run a trial.")
 @options.scoring(
     help="The score that methods stop early by, where they can, and are ranked by:"
-    f" {options.MEASURES}. Runs with another score are other runs.  [default: the"
-    " paper's, RMSE or accuracy; tabr-d stops by log-loss]"
+    f" {options.MEASURES}; or scikit-learn's name of it. Runs with another score are"
+    " other runs.  [default: RMSE or accuracy; tabr-d stops by log-loss]"
 )
 @click.option(
     "--ensembles", is_flag=True, help="Keep predictions, and score means of five seeds."
@@ -255,7 +255,7 @@ def run(
 @task_options
 @options.scoring(
     help="The score that methods are ranked by, whatever they were stopped by:"
-    f" {options.MEASURES}.  [default: RMSE or accuracy]"
+    f" {options.MEASURES}; or scikit-learn's name of it.  [default: RMSE or accuracy]"
 )
 @out_option
 @click.option(

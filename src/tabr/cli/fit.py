@@ -67,6 +67,12 @@ OPTIONS = {
     type=click.Choice(["lr", "plr", "plr-lite"]),
     help="How numbers are embedded.  [default: not at all]",
 )
+@click.option(
+    "--scoring",
+    metavar="NAME",
+    help=f"The score to stop early by: {options.MEASURES}; or any scorer of"
+    " scikit-learn.  [default: RMSE or log-loss]",
+)
 @options.seed
 @options.device
 @click.option("--time-limit", type=float, metavar="S", help="Seconds for each member.")

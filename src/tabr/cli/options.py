@@ -99,7 +99,7 @@ def _read_measure(
 
 MEASURES = (
     "rmse, mae, r2 of numbers; accuracy, balanced-accuracy, log-loss, roc-auc,"
-    " average-precision of classes; or scikit-learn's name of one"
+    " average-precision of classes"
 )
 scoring = functools.partial(
     click.option, "--scoring", metavar="NAME", callback=_read_measure

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @options.count("--trials", help="Trials in all.  [default: as in the paper]")
 @options.scoring(
     help="The score of the validation rows to make best, and to stop early by:"
-    f" {options.MEASURES}.  [default: RMSE or accuracy]"
+    f" {options.MEASURES}; or scikit-learn's name of it.  [default: RMSE or accuracy]"
 )
 @click.option("--seed", type=click.IntRange(0), default=0, help="For trials.")
 @click.option("--prune", is_flag=True, help="End trials early that fall behind.")

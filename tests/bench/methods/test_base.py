@@ -61,6 +61,21 @@ def test_choices_of_methods_without_epochs_are_by_the_scoring(scoring: str):
     assert method.k == int(np.argmax(scores)) + 1  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("name", ["realmlp", "npt", "anp"])
+def test_methods_with_an_optimizer_of_their_own_refuse_settings_of_adamw(name: str):
+    data = parts("regression")
+    for more in ({"schedule": "drop"}, {"weight_average": 2.0}):
+        method = METHODS[name].make(SETTINGS["regression"], 0, **SMALL[name], **more)
+        with pytest.raises(ParameterError, match="with an optimizer of its own: leave"):
+            method.fit(data.train, data.val)
+
+
+@pytest.mark.parametrize("wrong", ["freeze_after", "record_context", "label_smoothing"])
+def test_networks_refuse_settings_that_only_tabr_follows(wrong: str):
+    with pytest.raises(ParameterError, match=f"however {wrong} came to MLP: leave it"):
+        METHODS["mlp"].make(SETTINGS["binary"], 0, **{wrong: 1})
+
+
 def test_the_scoring_of_all_methods_is_no_parameter_of_one():
     setting = replace(SETTINGS["binary"], scoring="log-loss")
     with pytest.raises(ParameterError, match="'log-loss' and 'f1' came: leave out one"):

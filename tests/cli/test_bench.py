@@ -239,6 +239,9 @@ def test_choices_are_those_of_the_benchmark():
     assert ", ".join(FIRST_METHODS) in texts["methods"]
     words = set(re.findall(r"[a-z0-9-]+", texts["scoring"]))
     assert words >= MEASURES.keys()
+    guide = (Path(__file__).parents[2] / "docs" / "lab.md").read_text("utf-8")
+    for measure in MEASURES.values():
+        assert f"`{measure.name}`" in guide and f"`{measure.scorer}`" in guide
     assert ", ".join(get_args(ColumnKind)) in texts["kinds"]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -125,6 +127,15 @@ def test_what_a_library_cannot_be_stopped_by_is_told(name: str, usual: str) -> N
     )
     assert (method.stopped_by, plain.stopped_by) == (usual, None)
     assert method.best_epoch == plain.best_epoch
+
+
+def test_the_guide_has_the_names_of_the_libraries() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "baselines.md").read_text("utf-8")
+    section = text.split("## What boosted trees stop by")[1].split("\n## ")[0]
+    words = set(re.findall(r"`([\w:=-]+)", section))
+    tables = [*EVAL_METRICS.items(), *NEAREST_METRICS.items()]
+    assert words >= {scoring for (scoring, _), _ in tables}
+    assert words >= {name for _, names in tables for name in names.values()}
 
 
 @each_library

@@ -1,11 +1,14 @@
 """Searches run for real: tiny tables, real trials, real databases."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tabr.bench.benchmark import Benchmark, run_benchmark
+from tabr.bench.ranks import read_results
+from tabr.bench.results import read_predictions
 from tabr.bench.runs import SeedCounts
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.selection import TaskSelection
@@ -136,6 +139,58 @@ def test_what_a_library_cannot_be_stopped_by_is_told_once(tmp_path: Path):
     assert tune([search], tmp_path, tmp_path / "out", CPU, log=lines.append) == 0
     note = "xgboost has no balanced-accuracy to stop by on churn: it stops by error"
     assert lines.count(note) == 1
+
+
+def test_predictions_of_all_trials_are_kept_for_an_ensemble(tmp_path: Path):
+    write_churn(tmp_path)
+    (task,) = select(["churn"])
+    out, parts = tmp_path / "out", load(task, tmp_path)
+    about = (task, "mlp", address(tmp_path), 3)
+    plain = Search(*about, fixed=FEW, scoring="log-loss")
+    assert tune([plain], tmp_path, out, CPU) == 0
+    keeping = replace(plain, n_trials=5, keeps_predictions=True)
+    paths = keeping.predictions_paths(out)
+    assert len(paths) == 3 and not any(path.exists() for path in paths)
+
+    # Trials of before are run again; the database has no more of them for that.
+    lines: list[str] = []
+    assert tune([keeping], tmp_path, out, CPU, log=lines.append) == 0
+    assert "mlp@log-loss churn split 0: 3 trials to run again" in "\n".join(lines)
+    assert keeping.counts() == {"COMPLETE": 5}
+    paths = keeping.predictions_paths(out)
+    assert len(paths) == 5
+    values = []
+    for path in paths:
+        predictions = read_predictions(path)
+        values.append(predictions.all_scores(task, parts)["val"]["log-loss"])
+        assert len(predictions.test) == len(parts.test.y)
+    trials = keeping.study().trials
+    assert values == pytest.approx([trial.user_attrs["val"] for trial in trials])
+
+    # What was lost comes back as it was, and nothing else is done.
+    (path, *others) = paths
+    before = {other: other.stat().st_mtime_ns for other in others}
+    lost = path.read_bytes()
+    path.unlink()
+    assert tune([keeping], tmp_path, out, CPU) == 0
+    assert path.read_bytes() == lost
+    assert {other: other.stat().st_mtime_ns for other in others} == before
+    assert keeping.counts() == {"COMPLETE": 5}
+    # They are no runs of the benchmark.
+    with pytest.raises(DataError, match="standings need results"):
+        read_results(out, task)
+
+
+def test_a_search_whose_predictions_lack_is_not_done(tmp_path: Path):
+    write_churn(tmp_path)
+    (task,) = select(["churn"])
+    out = tmp_path / "out"
+    search = Search(task, "mlp", address(tmp_path), 1, fixed=FEW)
+    assert tune([search], tmp_path, out, CPU) == 0
+    search, lines = replace(search, keeps_predictions=True), list[str]()
+    late = {"budget_seconds": 0, "log": lines.append}
+    assert tune([search], tmp_path, out, CPU, **late) == 1
+    assert "1 of 1 trials, 1 without predictions; run it again to go on" in lines[-1]
 
 
 def test_trials_that_fall_behind_are_ended(tmp_path: Path):

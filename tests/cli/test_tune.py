@@ -63,6 +63,17 @@ def test_the_best_says_which_score_it_is_of(mine: Path, tmp_path: Path):
     assert "-retuned@mae" in result.stdout
 
 
+def test_predictions_are_kept_if_they_are_asked_for(mine: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    command = ("tune", mine, "--target", "price", "--out", out, *OPTIONS)
+    command += ("--workers", 1, "--trials", 1)
+    succeed(*command)
+    assert not list(out.rglob("*.npz"))
+    result = succeed(*command, "--ensemble")
+    assert "predictions of 1 trials are in" in result.stderr
+    assert len(list(out.rglob("mlp-trials/*.npz"))) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -217,17 +217,22 @@ def write(result: Result, path: Path, predictions: Predictions | None = None) ->
     """
     beside = path.with_suffix(".npz")
     if predictions is not None:
-        arrays = {"val": predictions.val, "test": predictions.test}
-        if predictions.classes is not None:
-            labels = predictions.classes
-            arrays["classes"] = labels.astype(str) if labels.dtype == object else labels
-        file = io.BytesIO()
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-        write_bytes(beside, file.getvalue())
+        write_predictions(predictions, beside)
     name = beside.name if beside.is_file() else None
     content = dataclasses.asdict(result) | {"predictions": name}
     text = json.dumps(content, indent=1, allow_nan=False)
     write_bytes(path, (text + "\n").encode())
+
+
+def write_predictions(predictions: Predictions, path: Path) -> None:
+    """Write predictions to an npz file, whole or not at all."""
+    arrays = {"val": predictions.val, "test": predictions.test}
+    if predictions.classes is not None:
+        labels = predictions.classes
+        arrays["classes"] = labels.astype(str) if labels.dtype == object else labels
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+    write_bytes(path, file.getvalue())
 
 
 def read(path: Path) -> Result:

@@ -7,9 +7,10 @@ and several machines can share one.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,7 +22,13 @@ from tabr.bench.methods import METHODS
 from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.parameters import check_libraries, check_methods
 from tabr.bench.protocol import run_seeds
-from tabr.bench.results import Plan, Result, scoring_suffix
+from tabr.bench.results import (
+    Plan,
+    Predictions,
+    Result,
+    scoring_suffix,
+    write_predictions,
+)
 from tabr.bench.runs import Log, stopping_note
 from tabr.bench.tasks.task import SplitTable, Task, check_files
 from tabr.bench.workers import Failure, Resources, WorkerPool, countdown, open_pool
@@ -34,6 +41,21 @@ N_TRIALS = 100  # as in the paper
 N_TRIALS_OF = {"xgboost": 200, "lightgbm": 200, "catboost": 200}
 MOST_FAILURES = 5  # trials that may fail one after the other
 _SQLITE = "sqlite:///"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a trial gave.
+
+    Attributes:
+        params: All parameters of the method.
+        result: Its result; of the test rows it is never looked at.
+        predictions: Of the validation and the test rows, if the search keeps them.
+    """
+
+    params: dict[str, Any]
+    result: Result
+    predictions: Predictions | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +72,8 @@ class Search:
         fixed: Parameters that are not searched for.
         scoring: The measure of the validation rows that the search makes best; None is
             the paper's.
+        keeps_predictions: Whether the predictions of complete trials are kept, for an
+            ensemble of trials.
     """
 
     task: Task
@@ -60,6 +84,7 @@ class Search:
     prunes: bool = False
     fixed: tuple[tuple[str, Any], ...] = ()
     scoring: str | None = None
+    keeps_predictions: bool = False
 
     @property
     def name(self) -> str:
@@ -82,9 +107,8 @@ class Search:
         return f"{method} {self.task.label} split {self.task.split}"
 
     def plan(self, params: Mapping[str, Any]) -> Plan:
-        """Return the plan of a trial with parameters that were drawn."""
-        trial = {**params, **dict(self.fixed)}
-        return Plan(self.method, "trial", trial, self.scoring)
+        """Return the plan of a trial with these parameters."""
+        return Plan(self.method, "trial", params, self.scoring)
 
     def score(self, result: Result) -> float:
         """Return a trial's score of the validation rows, by the measure."""
@@ -123,38 +147,63 @@ class Search:
         trials = self.study().get_trials(deepcopy=False)
         return Counter(trial.state.name for trial in trials)
 
-    def run(self, parts: SplitTable, resources: Resources) -> Result | None:
+    def run(self, parts: SplitTable, resources: Resources) -> Trial | None:
         """Run one trial and store it; return None if it was ended early."""
         optuna = require("optuna", extra="tune")
         study = self.study()
-        results: list[Result] = []
+        trials: list[Trial] = []
 
         def objective(trial: Any) -> float:
             study.sampler = self._sampler(trial.number, resources.workers)
-            params = METHODS[self.method].space(trial)
+            params = {**METHODS[self.method].space(trial), **dict(self.fixed)}
 
             def on_epoch(epoch: int, score: float) -> None:
                 trial.report(score, epoch)
                 if trial.should_prune():
                     raise optuna.TrialPruned
 
-            ((result, _),) = run_seeds(
-                self.task,
-                parts,
-                [self.seed],
-                resources,
-                self.plan(params),
-                on_epoch if self.prunes else None,
-            )
-            results.append(result)
-            score = self.score(result)
-            for name in ("params", "seconds"):
-                trial.set_user_attr(name, getattr(result, name))
+            watch = on_epoch if self.prunes else None
+            done = self.fit(params, parts, resources, watch)
+            trials.append(done)
+            score = self.score(done.result)
+            trial.set_user_attr("params", done.params)
+            trial.set_user_attr("seconds", done.result.seconds)
             trial.set_user_attr("val", score)
             return self.measure.sign * score
 
         study.optimize(objective, n_trials=1)
-        return results[0] if results else None
+        return trials[0] if trials else None
+
+    def fit(
+        self,
+        params: Mapping[str, Any],
+        parts: SplitTable,
+        resources: Resources,
+        on_epoch: Callable[[int, float], None] | None = None,
+    ) -> Trial:
+        """Return a trial with these parameters; nothing is stored."""
+        about = self.task, parts, [self.seed], resources, self.plan(params)
+        ((result, predictions),) = run_seeds(*about, on_epoch)
+        kept = predictions if self.keeps_predictions else None
+        return Trial(result.params, result, kept)
+
+    def predictions_paths(self, out: Path) -> dict[Path, dict[str, Any]]:
+        """Return where predictions of complete trials are kept, and their parameters.
+
+        Whether or not they are there yet.
+        """
+        trials = self.study().get_trials(deepcopy=False)
+        complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
+        chosen = (trial.user_attrs["params"] for trial in complete)
+        return {self.predictions_path(out, params): params for params in chosen}
+
+    def predictions_path(self, out: Path, params: Mapping[str, Any]) -> Path:
+        """Return the file of a trial's predictions; equal trials share one."""
+        text = json.dumps([self.seed, params], sort_keys=True)
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        folder = out / self.task.benchmark / self.task.name
+        plan = f"{self.method}-trials{scoring_suffix(self.scoring)}"
+        return folder / plan / f"split-{self.task.split}-{name}.npz"
 
     def _sampler(self, number: int, n_workers: int) -> Any:
         """Return the sampler of one trial.
@@ -186,6 +235,23 @@ class Search:
             "failed": counts["FAIL"],
             "seed": self.seed,
         }
+
+
+@dataclass(frozen=True)
+class Again:
+    """A complete trial that is run again, for its predictions."""
+
+    search: Search
+    params: dict[str, Any]
+
+    @property
+    def task(self) -> Task:
+        """The table and split of its search."""
+        return self.search.task
+
+    def run(self, parts: SplitTable, resources: Resources) -> Trial:
+        """Return the trial, which the database has already."""
+        return self.search.fit(self.params, parts, resources)
 
 
 def searches_of(
@@ -301,11 +367,15 @@ def tune(
     n_open = 0
     with open_pool(resources.workers, folder, resources) as pool:
         for search in searches:
-            n_done = _complete(search, pool, seconds_left, log)
-            if n_done < search.n_trials:
+            n_done = _complete(search, pool, out, seconds_left, log)
+            n_lacking = 0
+            if search.keeps_predictions:
+                n_lacking = _predict_again(search, pool, out, seconds_left, log)
+            if n_done < search.n_trials or n_lacking:
                 n_open += 1
+                lacking = f", {n_lacking} without predictions" if n_lacking else ""
                 log(
-                    f"{search}: {n_done} of {search.n_trials} trials;"
+                    f"{search}: {n_done} of {search.n_trials} trials{lacking};"
                     " run it again to go on"
                 )
             if search.counts()["COMPLETE"]:
@@ -317,6 +387,7 @@ def tune(
 def _complete(
     search: Search,
     pool: WorkerPool,
+    out: Path,
     seconds_left: Callable[[], float | None],
     log: Log,
 ) -> int:
@@ -335,25 +406,66 @@ def _complete(
         for _, outcome in finished:
             n_failures = n_failures + 1 if isinstance(outcome, Failure) else 0
             log(_trial_text(search, outcome, n_done))
-            if isinstance(outcome, Result):
-                note = stopping_note(outcome, search.plan({}), search.task)
+            if isinstance(outcome, Trial):
+                _keep_predictions(search, outcome, out)
+                note = stopping_note(outcome.result, search.plan({}), search.task)
                 if note and note not in notes:
                     notes.add(note)
                     log(note)
     return n_done
 
 
+def _predict_again(
+    search: Search,
+    pool: WorkerPool,
+    out: Path,
+    seconds_left: Callable[[], float | None],
+    log: Log,
+) -> int:
+    """Run complete trials again that lack predictions; return how many still do.
+
+    They are those of a search that did not keep them, of other machines, or of a
+    command that was ended between a trial and its file.
+    """
+    paths = search.predictions_paths(out)
+    waiting = deque(params for path, params in paths.items() if not path.is_file())
+    if waiting:
+        log(f"{search}: {len(waiting)} trials to run again, for their predictions")
+    while waiting or pool.n_busy:
+        while waiting and pool.n_idle and seconds_left() != 0:
+            pool.submit(Again(search, waiting.popleft()))
+        finished = pool.finished(seconds_left())
+        if not finished:
+            break
+        for _, outcome in finished:
+            if isinstance(outcome, Failure):
+                log(f"{search}: FAILED, {outcome.reason}")
+            elif isinstance(outcome, Trial):
+                _keep_predictions(search, outcome, out)
+    n_lacking = sum(not path.is_file() for path in paths)
+    for folder in {path.parent for path in paths}:
+        log(f"{search}: predictions of {len(paths) - n_lacking} trials are in {folder}")
+    return n_lacking
+
+
+def _keep_predictions(search: Search, trial: Trial, out: Path) -> None:
+    if trial.predictions is not None:
+        path = search.predictions_path(out, trial.params)
+        write_predictions(trial.predictions, path)
+
+
 # --- text -------------------------------------------------------------------------
 
 
-def _trial_text(search: Search, outcome: Result | Failure | None, n_done: int) -> str:
+def _trial_text(search: Search, outcome: Trial | Failure | None, n_done: int) -> str:
     start = f"{search} trial {n_done} of {search.n_trials}:"
     if isinstance(outcome, Failure):
         return f"{start} FAILED, {outcome.reason}"
     if outcome is None:
         return f"{start} fell behind and was ended"
-    scores = f"{search.score(outcome):.6g} (best {search.best()['val']:.6g})"
-    return f"{start} {search.measure.name} {scores}, {outcome.seconds:.1f} s"
+    result = outcome.result
+    scores = f"{search.score(result):.6g} (best {search.best()['val']:.6g})"
+    return f"{start} {search.measure.name} {scores}, {result.seconds:.1f} s"
 
 
 def best_text(best: Mapping[str, Any], task: Task) -> str:

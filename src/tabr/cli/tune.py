@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=click.IntRange(0), default=0, help="For trials.")
 @click.option("--prune", is_flag=True, help="End trials early that fall behind.")
+@click.option(
+    "--ensemble",
+    "keeps_predictions",
+    is_flag=True,
+    help="Keep the trials' predictions of validation and test rows, for ensembles.",
+)
 @bench.params_option(help="Parameters that are not tuned.")
 @click.option(
     "--storage",
@@ -41,6 +47,7 @@ def tune(
     scoring: str | None,
     seed: int,
     prune: bool,
+    keeps_predictions: bool,
     params: dict[str, Any],
     storage: str | None,
     out: Path,
@@ -62,6 +69,7 @@ def tune(
         prunes=prune,
         fixed=tuple(params.items()),
         scoring=scoring,
+        keeps_predictions=keeps_predictions,
     )
     with bench.resumable():
         n_open = tuning.tune(

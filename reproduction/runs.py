@@ -10,10 +10,10 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tabr.bench.results import Result, read
 from tabr.errors import DataError
@@ -45,6 +45,7 @@ COLUMNS = (
     "predictions",
     "params",
 )
+LATER = ("scores", "stopped_by")  # columns that are there where runs have them
 _KINDS: dict[str, RunKind] = {"seed": "single", "ensemble": "ensemble"}
 _RUN_FILE = re.compile(r"split-\d+-(seed|ensemble)-\d+\.json")
 
@@ -105,7 +106,9 @@ def to_line(run: Run) -> dict[str, str]:
         "best_epoch": r.best_epoch,
         "n_parameters": r.n_parameters,
         "predictions": r.predictions,
-        "params": json.dumps(r.params, separators=(",", ":"), allow_nan=False),
+        "params": _to_json(r.params),
+        "scores": None if r.scores is None else _to_json(r.scores),
+        "stopped_by": r.stopped_by,
     }
     return {name: "" if cell is None else str(cell) for name, cell in cells.items()}
 
@@ -116,6 +119,7 @@ def from_line(line: dict[str, str]) -> Run:
     def number(name: str) -> int | None:
         return int(line[name]) if line[name] else None
 
+    scores = line.get("scores")  # lines of before have none
     kind: RunKind = "ensemble" if line["kind"] == "ensemble" else "single"
     return Run(
         kind,
@@ -137,18 +141,25 @@ def from_line(line: dict[str, str]) -> Run:
             threads=number("threads"),
             commit=line["commit"] or None,
             predictions=line["predictions"] or None,
+            scores=json.loads(scores) if scores else None,
+            stopped_by=line.get("stopped_by") or None,
         ),
     )
+
+
+def _to_json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, separators=(",", ":"), allow_nan=False)
 
 
 def to_csv(runs: Iterable[Run]) -> str:
     """Return the table of runs, sorted.
 
-    A run that the table would not give back as it is, is refused.
+    A run that the table would not give back as it is, is refused. A line ends where
+    its run has nothing more: lines stay as they were when runs with scores come.
     """
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
+    writer = csv.writer(text, lineterminator="\n")
+    cells = []
     for run in sorted(runs, key=lambda run: run.key):
         line = to_line(run)
         # The writer leaves a carriage return bare, where the reader ends a line.
@@ -158,7 +169,13 @@ def to_csv(runs: Iterable[Run]) -> str:
                 " numbers, texts without carriage returns and the versions of"
                 f" {', '.join(VERSIONS)}, however the {run} has others"
             )
-        writer.writerow(line)
+        later = [line[name] for name in LATER]
+        while later and not later[-1]:
+            later.pop()
+        cells.append([*(line[name] for name in COLUMNS), *later])
+    n_columns = max(map(len, cells), default=len(COLUMNS))
+    writer.writerow([*COLUMNS, *LATER][:n_columns])
+    writer.writerows(cells)
     return text.getvalue()
 
 

@@ -32,7 +32,7 @@ from tabr.config import (
 )
 from tabr.errors import DataError, ParameterError
 from tabr.fitted import FittedModel
-from tabr.metrics import Scoring, make_score
+from tabr.metrics import Scoring, known_measure, make_score
 from tabr.prediction.uncertainty import intervals, sets
 from tabr.tables.cells import ColumnKind
 from tabr.tables.frame import name_of
@@ -338,11 +338,10 @@ class _TabR(FittedModel, BaseEstimator):
         Scores in `history_` are larger the better; times this sign they are what the
         name says.
         """
-        scoring = self._scoring()
-        if scoring is None:
-            is_class = self._target is ClassTarget
-            return ("accuracy", 1.0) if is_class else ("RMSE", -1.0)
-        return ("log-loss", -1.0) if scoring == "neg_log_loss" else (str(scoring), 1.0)
+        measure = known_measure(self._scoring(), of_classes=self._target is ClassTarget)
+        if measure is None:
+            return str(self._scoring()), 1.0
+        return measure.label, measure.sign
 
     def _check_parameters(self) -> None:
         """Refuse what would be refused later, before anything is read."""
@@ -547,7 +546,9 @@ For each row the model retrieves the most similar training rows under a metric t
         refit_candidates: Let the validation rows join the candidates after training.
         validation_fraction: Share of rows held out to stop early, without `eval_set`:
             random ones, with `PastOnly` the latest, with `NotSameGroup` whole groups.
-        scoring: What early stopping looks at: a scikit-learn scorer or its name; None
+        scoring: What early stopping looks at: "rmse", "mae" or "r2" of numbers,
+            "accuracy", "balanced-accuracy", "log-loss", "roc-auc" or
+            "average-precision" of classes, or any scikit-learn scorer or its name; None
             is the RMSE for numbers and the log loss for classes (of the preset "paper"
             the accuracy).
         mode: "paper" reproduces the published runs in all details, weight decay of

@@ -12,7 +12,7 @@ from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.selection import TaskSelection
 from tabr.bench.tasks.task import UserTable
 from tabr.bench.workers import Resources
-from tabr.errors import DataError
+from tabr.errors import DataError, ParameterError
 
 from .tables import TINY, files, write_churn, write_diamond, write_user_table
 
@@ -100,6 +100,32 @@ def test_standings_are_those_of_the_methods_that_ran(tmp_path: Path):
         assert task.label.startswith("own/mine-")
         assert table["method"].tolist() == [f"{methods[0]}-default"]
         assert table["runs"].tolist() == [2]
+
+
+def test_runs_of_another_scoring_are_other_runs(tmp_path: Path):
+    write_churn(tmp_path)
+    out, tables = tmp_path / "out", TaskSelection(labels=["churn"], data=tmp_path)
+    for scoring in (None, "accuracy", "neg_log_loss"):
+        benchmark = Benchmark(
+            tables, ["lightgbm"], seeds=SeedCounts(1), scoring=scoring
+        )
+        summary, ((_, table),) = run_benchmark(benchmark, out, CPU)
+        assert (summary.n_done, summary.n_before) == (1, 0)
+    assert table["method"].tolist() == ["lightgbm-default@log-loss"]
+    names = ("", "@accuracy", "@log-loss")
+    paths = [out / "default" / "churn" / f"lightgbm-default{name}" for name in names]
+    assert [path.parent for path in files(out)] == paths
+    epochs = [read(path).best_epoch for path in files(out)]
+    assert len(set(epochs)) > 1
+    result = read(files(out)[-1])
+    assert table["score"].tolist() == [result.scores["test"]["log-loss"]]
+
+
+def test_a_scoring_that_does_not_fit_a_task_is_refused(tmp_path: Path):
+    selection = TaskSelection(labels=["churn", "diamond"], data=tmp_path)
+    benchmark = Benchmark(selection, ["knn"], scoring="rmse")
+    with pytest.raises(ParameterError, match="of classes, as churn has, must be one"):
+        benchmark.runs(tmp_path)
 
 
 def test_methods_depend_on_whose_table_it_is(tmp_path: Path):

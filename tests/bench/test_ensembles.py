@@ -39,7 +39,7 @@ def test_five_seeds_are_averaged_and_scored(tmp_path: Path):
             expected = rmse(y, mean) / task.scale
         else:
             expected = np.mean(mean.argmax(1) == y)
-        assert ensemble.test == expected
+        assert ensemble.test == ensemble.scores["test"][task.metric] == expected
         assert ensemble.seconds == round(sum(read(s).seconds for s in singles), 3)
         assert make_ensembles([(task, plan)], SIZE + 1, out, tmp_path) == 0
 

@@ -25,7 +25,7 @@ from tabr.bench.ranks import (
 )
 from tabr.bench.results import Plan, Result, result_path, write
 from tabr.bench.tasks.catalog import select
-from tabr.errors import DataError
+from tabr.errors import DataError, ParameterError
 
 ROOT = Path(__file__).parents[2]
 CHURN, DIAMOND = select(["churn", "diamond"])
@@ -79,7 +79,15 @@ def test_published_ensembles_have_the_average_ranks_of_the_paper():
 # --- standings ----------------------------------------------------------------------
 
 
-def put(out: Path, task, method: str, split: int, seed: int, test: float) -> None:
+def put(
+    out: Path,
+    task,
+    method: str,
+    split: int,
+    seed: int,
+    test: float,
+    scores: dict[str, float] | None = None,
+) -> None:
     plan = Plan(method)
     result = Result(
         benchmark=task.benchmark,
@@ -96,6 +104,7 @@ def put(out: Path, task, method: str, split: int, seed: int, test: float) -> Non
         hardware="a machine",
         workers=1,
         versions={},
+        scores=None if scores is None else {"val": {}, "test": scores},
     )
     path = result_path(out, task, seed, plan)
     write(result, path.with_name(f"split-{split}-seed-{seed}.json"))
@@ -128,6 +137,73 @@ def test_the_smallest_error_is_the_best(tmp_path: Path):
     lines = to_text(table, DIAMOND).splitlines()
     assert lines[0] == "diamond: RMSE of the test rows, lower is better"
     assert lines[3].split() == ["1", "mlp", "0.1000", "±", "0.0000", "1", "1.0"]
+
+
+def test_ranks_follow_the_score_that_is_asked_for(tmp_path: Path):
+    for seed in (0, 1):
+        more = {"log-loss": 0.3 + seed / 100, "roc-auc": 0.9}
+        put(tmp_path, CHURN, "knn", 0, seed, 0.7, {"accuracy": 0.7, **more})
+        more = {"log-loss": 0.4 + seed / 100, "roc-auc": 0.8}
+        put(tmp_path, CHURN, "mlp", 0, seed, 0.8, {"accuracy": 0.8, **more})
+    results = read_results(tmp_path, CHURN)
+    for scoring, first, better in (
+        (None, "mlp-default", "accuracy of the test rows, higher is better"),
+        ("log-loss", "knn-default", "log-loss of the test rows, lower is better"),
+        ("roc-auc", "knn-default", "ROC AUC of the test rows, higher is better"),
+    ):
+        table = standings(results, CHURN, scoring)
+        assert table["method"][0] == first and table["rank"].tolist() == [1, 2]
+        assert to_text(table, CHURN, scoring).splitlines()[0] == f"churn: {better}"
+        record = to_record(table, CHURN, scoring)
+        assert record["metric"] == (scoring or "accuracy")
+        assert record["larger_is_better"] == (scoring != "log-loss")
+    table = standings(results, CHURN, "log-loss")
+    assert table["score"].tolist() == [0.305, 0.405]
+    lines = average_ranks_text([(CHURN, table)], "log-loss").splitlines()
+    assert lines[1].split() == ["1.00", "±", "0.00", "knn"]
+
+
+def test_other_scores_that_runs_have_kept_are_further_columns(tmp_path: Path):
+    put(tmp_path, DIAMOND, "knn", 0, 0, 0.2, {"rmse": 0.2, "mae": 0.1, "r2": 0.5})
+    put(tmp_path, DIAMOND, "mlp", 0, 0, 0.1)  # from before
+    results = read_results(tmp_path, DIAMOND)
+    table = standings(results, DIAMOND)
+    assert table["method"].tolist() == ["mlp-default", "knn-default"]
+    assert table.columns[-2:].tolist() == ["mae", "r2"]
+    lines = to_text(table, DIAMOND).splitlines()
+    assert lines[2].split() == [
+        "rank",
+        "method",
+        "RMSE",
+        "MAE",
+        "R2",
+        "runs",
+        "seconds",
+    ]
+    assert lines[3].split() == [
+        "1",
+        "mlp",
+        "0.1000",
+        "±",
+        "0.0000",
+        "-",
+        "-",
+        "1",
+        "1.0",
+    ]
+    by_mae = standings(results, DIAMOND, "mae")
+    assert by_mae["method"].tolist() == ["knn-default", "mlp-default"]
+    lines = to_text(by_mae, DIAMOND, "mae").splitlines()
+    assert [line.split()[:3] for line in lines[3:5]] == [
+        ["1", "knn", "0.1000"],
+        ["-", "mlp", "-"],  # its runs have not kept it
+    ]
+    assert to_record(by_mae, DIAMOND, "mae")["standings"][1]["rank"] is None
+    assert "mlp" not in average_ranks_text([(DIAMOND, by_mae)], "mae")
+    with pytest.raises(DataError, match="standings by mae need runs that kept it"):
+        standings([r for r in results if r.scores is None], DIAMOND, "mae")
+    with pytest.raises(ParameterError, match="of numbers, as diamond has, must be one"):
+        standings(results, DIAMOND, "roc-auc")
 
 
 def test_columns_line_up(tmp_path: Path):

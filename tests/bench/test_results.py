@@ -19,6 +19,7 @@ from tabr.bench.results import (
     Plan,
     Predictions,
     Result,
+    all_scores,
     read,
     read_predictions,
     result_path,
@@ -83,7 +84,7 @@ def test_a_result_names_the_predictions_that_are_kept(tmp_path: Path):
 def test_a_file_from_before_commits_were_kept_is_read(tmp_path: Path):
     path = tmp_path / "split-0-seed-0.json"
     write(RESULT, path)
-    names = r'^ "(commit|predictions)".*\n'
+    names = r'^ "(commit|predictions|scores|stopped_by)".*\n'
     text = re.sub(names, "", path.read_text("utf-8"), flags=re.MULTILINE)
     path.write_text(re.sub(r",\n}", "\n}", text), "utf-8")
     assert read(path) == replace(RESULT, commit=None)
@@ -129,6 +130,27 @@ def test_score_is_in_the_unit_of_the_published_figure():
     assert predictions.scores(CHURN, parts) == (0.75, 0.25)
 
 
+def test_all_scores_hold_that_of_the_metric_in_its_unit():
+    y, guess = np.array([100.0, 300.0]), np.array([110.0, 280.0])
+    part = LabelledRows(pd.DataFrame({"x": y}), y)
+    parts, predictions = SplitTable(part, part, part), Predictions(y, guess, None)
+    scores = predictions.all_scores(DIAMOND, parts)
+    val, test = predictions.scores(DIAMOND, parts)
+    assert (scores["val"]["rmse"], scores["test"]["rmse"]) == (val, test)
+    assert scores["test"]["mae"] == pytest.approx(15 / 3989.40)
+    assert scores["test"]["r2"] == pytest.approx(1 - 500 / 20000)
+    assert list(scores["val"]) == ["rmse", "mae", "r2"]
+
+
+def test_a_score_without_a_meaning_is_left_out_and_an_unknown_label_is_missed():
+    shares, classes = np.array([[0.1, 0.9], [0.6, 0.4]]), np.array(["no", "yes"])
+    found = all_scores(CHURN, np.array(["yes", "yes"]), shares, classes)
+    assert list(found) == ["accuracy", "balanced-accuracy", "log-loss"]
+    found = all_scores(CHURN, np.array(["yes", "maybe"], object), shares, classes)
+    assert found["accuracy"] == found["balanced-accuracy"] == 0.5
+    assert found["log-loss"] > 15
+
+
 def test_changed_parameters_never_count_as_the_default_method(tmp_path: Path):
     task = select(["why/wine"])[1]
     assert result_path(tmp_path, task, 2) == (
@@ -160,3 +182,5 @@ def test_predictions_are_those_that_were_scored(tmp_path: Path):
     path = tmp_path / "result.json"
     write(result, path, predictions)
     assert read_predictions(path).scores(CHURN, parts) == (result.val, result.test)
+    assert read_predictions(path).all_scores(CHURN, parts) == result.scores
+    assert result.scores["test"]["accuracy"] == result.test

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -6,6 +7,8 @@ from tabr.bench.results import Plan
 from tabr.bench.runs import Forecast, Progress, Run, SeedCounts, batches_of, runs_of
 from tabr.bench.tasks.catalog import select
 from tabr.bench.workers import Failure
+
+from .test_results import RESULT
 
 ADULT, CHURN, DIAMOND, COVTYPE = select(["adult", "churn", "diamond", "covtype"])
 
@@ -60,6 +63,23 @@ def test_a_forecast_prefers_what_is_nearest():
         100.0 / ADULT.cost * CHURN.cost
     )
     assert forecast.of(make_run(CHURN, 1)) == 2.0
+
+
+def test_lines_tell_the_scoring_and_once_what_stops_instead():
+    plan, lines = Plan("xgboost", scoring="balanced-accuracy"), list[str]()
+    runs = [Run(CHURN, seed, plan) for seed in range(2)]
+    progress = Progress(runs, 0, n_workers=1, log=lines.append)
+    scores = {"val": {"balanced-accuracy": 0.75}, "test": {"balanced-accuracy": 0.5}}
+    outcome = replace(RESULT, scores=scores, stopped_by="error")
+    for run in runs:
+        progress.add(run, outcome)
+    progress.close(1.0)
+    about, middle = "xgboost@balanced-accuracy churn split 0", "balanced accuracy 0.5"
+    assert lines[1:-1] == [
+        f"{about} seed 0: {middle} (val 0.75), 2.0 s; 1 left, about 2 s",
+        "xgboost has no balanced-accuracy to stop by on churn: it stops by error",
+        f"{about} seed 1: {middle} (val 0.75), 2.0 s; 0 left",
+    ]
 
 
 def test_lines_tell_what_is_left():

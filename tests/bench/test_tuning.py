@@ -1,11 +1,14 @@
 """Searches run for real: tiny tables, real trials, real databases."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tabr.bench.benchmark import Benchmark, run_benchmark
+from tabr.bench.ranks import read_results
+from tabr.bench.results import read_predictions
 from tabr.bench.runs import SeedCounts
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.selection import TaskSelection
@@ -20,7 +23,7 @@ from tabr.bench.tuning import (
     tune,
 )
 from tabr.bench.workers import Resources
-from tabr.errors import DataError
+from tabr.errors import DataError, ParameterError
 
 from .tables import write_churn
 
@@ -83,6 +86,113 @@ def test_the_best_trial_by_validation_is_kept_and_can_be_run(tmp_path: Path):
         read_best(out, task, "tabr-s")
 
 
+def test_each_scoring_has_a_search_of_its_own_that_makes_it_best(tmp_path: Path):
+    write_churn(tmp_path)
+    (task,) = select(["churn"])
+    out, bests = tmp_path / "out", {}
+    for scoring in (None, "accuracy", "log-loss", "roc-auc"):
+        search = Search(task, "mlp", address(tmp_path), 3, fixed=FEW, scoring=scoring)
+        assert search.n_done() == 0  # trials of another scoring do not count
+        assert tune([search], tmp_path, out, CPU) == 0
+        best = read_best(out, task, "mlp", scoring)
+        values = [trial.value for trial in search.study().trials]
+        sign = -1 if scoring == "log-loss" else 1
+        assert best["val"] == sign * max(values)
+        assert best["scoring"] == scoring
+        assert best["metric"] == (scoring or "accuracy")
+        bests[scoring] = best["val"]
+    assert bests["accuracy"] != bests["log-loss"]
+    benchmark = Benchmark(
+        TaskSelection(labels=["churn"], data=tmp_path),
+        ["mlp"],
+        "retuned",
+        seeds=SeedCounts(1),
+        scoring="log-loss",
+    )
+    assert run_benchmark(benchmark, out, CPU)[0].n_done == 1
+    folder = out / "default" / "churn" / "mlp-retuned@log-loss"
+    result = json.loads((folder / "split-0-seed-0.json").read_text())
+    assert result["scores"]["val"]["log-loss"] == pytest.approx(bests["log-loss"])
+    with pytest.raises(DataError, match="`tabr tune --scoring r2` for mlp first"):
+        read_best(out, task, "mlp", "r2")
+
+
+def test_pruning_sees_the_score_of_the_search(tmp_path: Path):
+    write_churn(tmp_path)
+    (task,) = select(["churn"])
+    search = Search(
+        task, "mlp", address(tmp_path), 2, prunes=True, fixed=FEW, scoring="log-loss"
+    )
+    assert search.run(load(task, tmp_path), CPU) is not None
+    (trial,) = search.study().trials
+    assert max(trial.intermediate_values.values()) == pytest.approx(trial.value)
+
+
+def test_what_a_library_cannot_be_stopped_by_is_told_once(tmp_path: Path):
+    write_churn(tmp_path)
+    (task,) = select(["churn"])
+    fixed = (("n_trees", 3),)
+    search = Search(
+        task, "xgboost", address(tmp_path), 3, fixed=fixed, scoring="balanced-accuracy"
+    )
+    lines: list[str] = []
+    assert tune([search], tmp_path, tmp_path / "out", CPU, log=lines.append) == 0
+    note = "xgboost has no balanced-accuracy to stop by on churn: it stops by error"
+    assert lines.count(note) == 1
+
+
+def test_predictions_of_all_trials_are_kept_for_an_ensemble(tmp_path: Path):
+    write_churn(tmp_path)
+    (task,) = select(["churn"])
+    out, parts = tmp_path / "out", load(task, tmp_path)
+    about = (task, "mlp", address(tmp_path), 3)
+    plain = Search(*about, fixed=FEW, scoring="log-loss")
+    assert tune([plain], tmp_path, out, CPU) == 0
+    keeping = replace(plain, n_trials=5, keeps_predictions=True)
+    paths = keeping.predictions_paths(out)
+    assert len(paths) == 3 and not any(path.exists() for path in paths)
+
+    # Trials of before are run again; the database has no more of them for that.
+    lines: list[str] = []
+    assert tune([keeping], tmp_path, out, CPU, log=lines.append) == 0
+    assert "mlp@log-loss churn split 0: 3 trials to run again" in "\n".join(lines)
+    assert keeping.counts() == {"COMPLETE": 5}
+    paths = keeping.predictions_paths(out)
+    assert len(paths) == 5
+    values = []
+    for path in paths:
+        predictions = read_predictions(path)
+        values.append(predictions.all_scores(task, parts)["val"]["log-loss"])
+        assert len(predictions.test) == len(parts.test.y)
+    trials = keeping.study().trials
+    assert values == pytest.approx([trial.user_attrs["val"] for trial in trials])
+
+    # What was lost comes back as it was, and nothing else is done.
+    (path, *others) = paths
+    before = {other: other.stat().st_mtime_ns for other in others}
+    lost = path.read_bytes()
+    path.unlink()
+    assert tune([keeping], tmp_path, out, CPU) == 0
+    assert path.read_bytes() == lost
+    assert {other: other.stat().st_mtime_ns for other in others} == before
+    assert keeping.counts() == {"COMPLETE": 5}
+    # They are no runs of the benchmark.
+    with pytest.raises(DataError, match="standings need results"):
+        read_results(out, task)
+
+
+def test_a_search_whose_predictions_lack_is_not_done(tmp_path: Path):
+    write_churn(tmp_path)
+    (task,) = select(["churn"])
+    out = tmp_path / "out"
+    search = Search(task, "mlp", address(tmp_path), 1, fixed=FEW)
+    assert tune([search], tmp_path, out, CPU) == 0
+    search, lines = replace(search, keeps_predictions=True), list[str]()
+    late = {"budget_seconds": 0, "log": lines.append}
+    assert tune([search], tmp_path, out, CPU, **late) == 1
+    assert "1 of 1 trials, 1 without predictions; run it again to go on" in lines[-1]
+
+
 def test_trials_that_fall_behind_are_ended(tmp_path: Path):
     write_churn(tmp_path)
     (task,) = select(["churn"])
@@ -120,6 +230,8 @@ def test_a_search_needs_a_method_that_can_be_tuned_and_predicts_the_task():
     names = [(search.task.name, search.method) for search in searches]
     assert names == [("churn", "mlp"), ("diamond", "mlp"), ("diamond", "dkl")]
     assert {search.seed for search in searches} == {3}
+    with pytest.raises(ParameterError, match="of numbers, as diamond has, must be"):
+        searches_of([churn, diamond], ["mlp"], "sqlite://", scoring="roc-auc")
     with pytest.raises(DataError, match="however knn has none or chooses them"):
         searches_of([churn], ["knn"], "sqlite://")
 
@@ -128,9 +240,25 @@ def test_the_best_is_shown_as_a_constructor_or_as_parameters():
     (churn,) = select(["churn"])
     params = {"width": 96, "embedding_width": 16, "frequency_scale": 0.1}
     assert constructor_text(params, "tabr", churn) == (
-        "TabRClassifier(mode='paper', width=96,"
+        "TabRClassifier(preset='paper', width=96,"
         " embedding=EmbeddingConfig('plr-lite', width=16, frequency_scale=0.1))"
     )
+    text = constructor_text({"width": 96}, "tabr-d", churn)
+    assert text == "TabRClassifier(preset='default', width=96)"
+    text = best_text(
+        {
+            "method": "tabr-s",
+            "params": {"width": 96},
+            "metric": "log-loss",
+            "val": 0.5,
+            "trials": 4,
+            "pruned": 0,
+            "scoring": "log-loss",
+        },
+        churn,
+    )
+    assert "TabRClassifier(preset='paper', width=96, scoring='log-loss')" in text
+    assert text.endswith("--methods tabr-s --config retuned --scoring log-loss")
     best = {"method": "mlp", "params": {"width": 96}, "metric": "accuracy", "val": 0.8}
     lines = best_text({**best, "trials": 4, "pruned": 2}, churn).splitlines()
     assert lines == [

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from tabr.bench.parameters import Config
 from tabr.bench.results import read
 from tabr.bench.tasks import openml
 from tabr.bench.tasks.catalog import BENCHMARKS, select
+from tabr.metrics import MEASURES
 from tabr.tables.cells import ColumnKind
 
 from ..bench.tables import TINY, files, write_churn, write_user_table, write_wine
@@ -64,6 +66,22 @@ def test_standings_go_to_stdout_and_progress_to_stderr(mine: Path, tmp_path: Pat
     again = succeed(*command, "knn")
     assert "0 runs to do, 1 done before" in again.stderr
     assert "mlp" not in again.stdout  # it was not asked for
+
+
+def test_the_scoring_is_that_of_standings_and_of_runs(mine: Path, tmp_path: Path):
+    about = (mine, "--target", "price", "--out", tmp_path / "out")
+    command = ("bench", "run", *about, "--seeds", 1, "--methods", "knn")
+    scored = succeed(*command, "--scoring", "neg_mean_absolute_error").stdout
+    assert ": MAE of the test rows, lower is better" in scored
+    assert "  knn@mae  " in scored
+    plain = succeed(*command).stdout
+    assert ": RMSE of the test rows, lower is better" in plain and "@" not in plain
+    both = succeed("bench", "table", *about, "--scoring", "r2").stdout
+    assert ": R2 of the test rows, higher is better" in both
+    assert "knn@mae" in both and "  knn  " in both
+    csv = tmp_path / "all.csv"
+    succeed("bench", "table", *about, "--csv", csv)
+    assert csv.read_text().splitlines()[0].endswith(",n_parameters,mae,r2,task")
 
 
 def test_json_has_the_standings_and_the_counts_of_runs(mine: Path, tmp_path: Path):
@@ -189,6 +207,8 @@ def test_an_interrupt_keeps_what_is_done(mine: Path, tmp_path: Path):
         (("--ignore", "town"), "are about a table of yours, however none was named"),
         (("--tasks", "churn", "--params", "[1]"), "'[1]' is no JSON object"),
         (("--seeds", "0"), "--seeds"),
+        (("--scoring", "auc"), "a score must be one of rmse, mae, r2, accuracy"),
+        (("--tasks", "churn", "--scoring", "r2"), "of classes, as churn has, must be"),
     ],
 )
 def test_mistakes_are_one_sentence(options, message: str, tmp_path: Path):
@@ -217,6 +237,11 @@ def test_choices_are_those_of_the_benchmark():
     assert [*config.choices, "trial"] == list(get_args(Config))
     texts = {name: getattr(o, "help", "") for name, o in options.items()}
     assert ", ".join(FIRST_METHODS) in texts["methods"]
+    words = set(re.findall(r"[a-z0-9-]+", texts["scoring"]))
+    assert words >= MEASURES.keys()
+    guide = (Path(__file__).parents[2] / "docs" / "lab.md").read_text("utf-8")
+    for measure in MEASURES.values():
+        assert f"`{measure.name}`" in guide and f"`{measure.scorer}`" in guide
     assert ", ".join(get_args(ColumnKind)) in texts["kinds"]
 
 

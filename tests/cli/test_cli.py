@@ -87,11 +87,32 @@ def test_fit_prints_one_json_object(folder: Path, tmp_path: Path):
     args = ("--target", "class", "-o", model, "--members", 2, *TINY, "--json")
     summary = json.loads(succeed("fit", table, *args).stdout)
     assert summary["task"] == "classification"
-    assert summary["rows"] == 48
+    assert summary["rows"] == 60  # each is held out by one of the members
+    assert summary["validation_rows"] is None
+    assert summary["recipes"] == {"default": 1.0}
     assert summary["bytes"] == model.stat().st_size
     assert len(summary["best_epoch"]) == 2
     assert summary["validation_score"]["name"] == "log-loss"
     assert 0 <= summary["validation_score"]["value"] <= 1
+
+
+def test_fit_stops_by_the_score_that_is_named(folder: Path, tmp_path: Path):
+    table, model = folder / "houses.csv", tmp_path / "m.tabr"
+    held_out = tmp_path / "held-out.csv"
+    houses().tail(30).to_csv(held_out, index=False)
+    args = ("fit", table, "--target", "class", "--ignore", "price", "-o", model, *TINY)
+    for name, label in (
+        ("roc-auc", "ROC AUC"),
+        ("average_precision", "average precision"),
+        ("f1_macro", "f1_macro"),  # any scorer of scikit-learn
+    ):
+        options = ("--scoring", name, "--validation", held_out, "--json")
+        score = json.loads(succeed(*args, *options).stdout)["validation_score"]
+        assert score["name"] == label
+        if name != "f1_macro":
+            about = (model, held_out, "--target", "class", "--json")
+            scores = json.loads(succeed("evaluate", *about).stdout)["model"]
+            assert score["value"] == pytest.approx(scores[label])
 
 
 def test_quiet_fit_says_nothing_on_stderr(folder: Path, tmp_path: Path):
@@ -321,7 +342,7 @@ def test_evaluate_finds_the_only_column_that_is_no_feature(
     found = json.loads(result.stdout)
     assert "the target is 'class'" in result.stderr
     names = ["accuracy", "balanced accuracy", "log-loss", "ROC AUC"]
-    assert list(found["model"]) == names
+    assert list(found["model"]) == [*names, "average precision"]
     assert found["constant"]["ROC AUC"] == 0.5
     sentence = refuse("evaluate", folder / "class.tabr", folder / "houses.csv")
     assert "'price', 'class'" in sentence
@@ -400,7 +421,9 @@ def test_rows_outside_the_table_are_refused(rows: str, folder: Path):
         (["--target", "price", "--param", "width=-1"], "`width > 0` must hold"),
         (["--target", "price", "--param", "record_context=no"], "be of type bool"),
         (["--target", "price", "--param", "n_members=2"], "use --members"),
-        (["--target", "price", "--param", "scoring=r3"], "the closest are 'r2'"),
+        (["--target", "price", "--scoring", "r3"], "the closest are 'r2'"),
+        (["--target", "price", "--scoring", "roc-auc"], "a score of numbers must be"),
+        (["--target", "price", "--param", "scoring=r2"], "own: use --scoring"),
         (["--target", "price", "--device", "abacus"], "device must be one"),
         (["--target", "price", "--members", "0"], "--members"),
         (["--target", "town", "--task", "regression"], "must be numeric"),

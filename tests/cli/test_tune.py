@@ -52,11 +52,35 @@ def test_it_goes_on_after_a_kill(mine: Path, tmp_path: Path):
     assert json.loads(Path(best["path"]).read_text())["params"] == best["params"]
 
 
+def test_the_best_says_which_score_it_is_of(mine: Path, tmp_path: Path):
+    command = ("tune", mine, "--target", "price", "--out", tmp_path / "out", *OPTIONS)
+    command += ("--workers", 1, "--trials", 1)
+    succeed(*command)
+    result = succeed(*command, "--scoring", "neg_mean_absolute_error")
+    assert "mlp@mae own/mine-" in result.stderr and "1 trials to do" in result.stderr
+    assert ": validation mae " in result.stdout
+    assert "retuned --scoring mae" in result.stdout
+    assert "-retuned@mae" in result.stdout
+
+
+def test_predictions_are_kept_if_they_are_asked_for(mine: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    command = ("tune", mine, "--target", "price", "--out", out, *OPTIONS)
+    command += ("--workers", 1, "--trials", 1)
+    succeed(*command)
+    assert not list(out.rglob("*.npz"))
+    result = succeed(*command, "--ensemble")
+    assert "predictions of 1 trials are in" in result.stderr
+    assert len(list(out.rglob("mlp-trials/*.npz"))) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--methods", "knn"), "however knn has none"),
         (("--methods", "nothing"), "a method must be one of knn"),
+        (("--scoring", "roc_auc"), "a score of numbers, as own/mine-"),
+        (("--scoring", "best"), "a score must be one of rmse, mae"),
         (
             ("--storage", "nonsense://user:secret@host/x"),
             "trials need a database that can be opened, however host/x cannot",

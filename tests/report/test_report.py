@@ -511,7 +511,8 @@ def test_the_command_refuses_before_the_work(folder: Path, tmp_path: Path) -> No
     [
         ("default", None, "validation log-loss"),
         ("paper", None, "validation accuracy"),
-        ("default", "roc_auc", "validation roc_auc"),
+        ("default", "roc_auc", "validation ROC AUC"),
+        ("default", "average-precision", "validation average precision"),
     ],
 )
 def test_training_is_drawn_in_the_score_that_stopped_it(

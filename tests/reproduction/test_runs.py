@@ -60,6 +60,14 @@ results = st.builds(
     threads=st.none() | counts,
     commit=st.none() | texts,
     predictions=st.none() | texts,
+    stopped_by=st.none() | texts,
+    scores=st.none()
+    | st.fixed_dictionaries(
+        {
+            part: st.dictionaries(st.sampled_from(["rmse", "r2"]), numbers)
+            for part in ("val", "test")
+        }
+    ),
 )
 
 
@@ -108,6 +116,23 @@ def test_to_fold_twice_is_to_fold_once(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tables.iterdir()} == before
     kinds = [run.kind for run in read_table(tables / "default.csv")]
     assert kinds == ["ensemble", "single", "single", "single"]
+
+
+def test_lines_without_scores_stay_as_they_were_when_others_have_them(
+    tmp_path: Path,
+) -> None:
+    write_runs(tmp_path / "a", [0.4, 0.5])
+    fold(tmp_path / "a", tmp_path)
+    header, *before = (tmp_path / "default.csv").read_text().splitlines()
+    scores = {"val": {"rmse": 0.4, "r2": 0.5}, "test": {"rmse": 0.3}}
+    other = replace(RESULT, task="house", scores=scores)
+    write(other, result_path(tmp_path / "b", CALIFORNIA, 0))
+    fold(tmp_path / "b", tmp_path)
+    longer, *lines = (tmp_path / "default.csv").read_text().splitlines()
+    assert longer == f"{header},scores"
+    assert lines[: len(before)] == before and len(lines) == 3
+    runs = read_table(tmp_path / "default.csv")
+    assert [run.result.scores for run in runs] == [None, None, scores]
 
 
 def test_new_runs_come_to_those_of_the_table(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from tabr.config import TrainingConfig
 from tabr.device.cuda_graphs import Lane
-from tabr.errors import TrainingError
+from tabr.errors import ParameterError, TrainingError
 from tabr.training.loop import History, Job, fit_networks, seeded
 
 
@@ -225,6 +226,32 @@ def test_an_optimizer_of_ones_own_takes_the_steps() -> None:
     assert len(steps) == 3 * 2
     for before, after, *grads in zip(start, network.parameters(), *steps, strict=True):
         torch.testing.assert_close(after.detach(), before - 0.1 * sum(grads))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"schedule": "drop"},
+        {"schedule": "flat-cosine"},
+        {"weight_average": 3.0},
+        {"gradient_clip": 1.0},
+        {"betas": (0.9, 0.95)},
+    ],
+)
+def test_settings_of_adamw_are_refused_with_another_optimizer(more: Any) -> None:
+    network = nn.Linear(2, 1)
+    job = Job(
+        network,
+        lambda batch: network(torch.zeros(len(batch), 2)).sum(),
+        lambda: torch.zeros(1),
+        lambda _: 0.0,
+        torch.Generator().manual_seed(0),
+        Lane(torch.device("cpu")),
+        optimizer=torch.optim.SGD(network.parameters(), 0.1),
+    )
+    (name,) = more
+    with pytest.raises(ParameterError, match=f"however {name}=.* its own: leave them"):
+        fit_networks([job], 40, quick(**more))
 
 
 @pytest.mark.gpu

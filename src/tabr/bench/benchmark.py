@@ -56,6 +56,8 @@ class Benchmark:
         params: Parameters to try, which make the config "trial".
         seeds: Runs of each method and task.
         ensembles: Whether predictions are kept and averaged over five seeds.
+        scoring: The measure that methods stop by and are ranked by; None is the
+            paper's, and of some methods their own.
     """
 
     selection: TaskSelection
@@ -64,6 +66,7 @@ class Benchmark:
     params: Mapping[str, Any] | None = None
     seeds: SeedCounts = field(default_factory=SeedCounts)
     ensembles: bool = False
+    scoring: str | None = None
 
     @property
     def method_names(self) -> list[str]:
@@ -97,11 +100,13 @@ class Benchmark:
         return runs
 
     def _plan(self, method: str, task: Task, out: Path) -> Plan:
+        scoring = self.scoring and task.measure(self.scoring).name
         if self.params:
-            return Plan(method, "trial", self.params)
+            return Plan(method, "trial", self.params, scoring)
         if self.config == "retuned":
-            return Plan(method, "retuned", read_best(out, task, method)["params"])
-        return Plan(method, self.config)
+            best = read_best(out, task, method, scoring)
+            return Plan(method, "retuned", best["params"], scoring)
+        return Plan(method, self.config, scoring=scoring)
 
 
 def run_benchmark(
@@ -141,7 +146,7 @@ def run_benchmark(
     plans = {run.plan.name for run in runs}
     tasks = {run.task.label: run.task for run in runs if run.is_done(out)}
     return summary, [
-        (task, standings(read_results(out, task, plans), task))
+        (task, standings(read_results(out, task, plans), task, benchmark.scoring))
         for task in tasks.values()
     ]
 

@@ -72,4 +72,5 @@ def _ensemble(
         seconds=round(sum(r.seconds for r in results), 3),
         best_epoch=None,
         n_parameters=sum(sizes) if len(sizes) == len(results) else None,
+        scores=mean.all_scores(task, parts),
     )

@@ -23,6 +23,7 @@ def setting_of(
     X: pd.DataFrame,
     resources: Resources,
     on_epoch: Callable[[int, float], None] | None = None,
+    scoring: str | None = None,
 ) -> Setting:
     """Return what a task, with training rows X, and a machine decide for a method."""
     return Setting(
@@ -32,6 +33,7 @@ def setting_of(
         device=resources.device,
         n_threads=resources.threads,
         on_epoch=on_epoch,
+        scoring=None if scoring is None else task.measure(scoring).name,
     )
 
 
@@ -55,7 +57,7 @@ def run_seeds(
             score.
     """
     params = parameters(task, plan.method, plan.config, plan.trial)
-    setting = setting_of(task, parts.train.X, resources, on_epoch)
+    setting = setting_of(task, parts.train.X, resources, on_epoch, plan.scoring)
     entry = METHODS[plan.method]
     methods = [entry.make(setting, seed, **params) for seed in seeds]
     device = methods[0].device
@@ -94,6 +96,8 @@ def run_seeds(
                 "torch": torch.__version__,
                 "python": platform.python_version(),
             },
+            scores=predictions.all_scores(task, parts),
+            stopped_by=method.stopped_by,
         )
         pairs.append((result, predictions))
     return pairs

@@ -19,7 +19,11 @@ import pandas as pd
 from tabr.bench.results import Result, read
 from tabr.bench.tasks.task import Task
 from tabr.errors import DataError
-from tabr.text import aligned, plain_rows
+from tabr.metrics import MEASURES, Measure
+from tabr.text import ABSENT, aligned, cell, plain_rows, score
+
+# Beside the measure of ranks in a terminal; files have all.
+_SHOWN = {name for name in MEASURES if name != "balanced-accuracy"}
 
 
 class Score(NamedTuple):
@@ -81,74 +85,119 @@ def read_results(
     return results
 
 
-def standings(results: Iterable[Result], task: Task) -> pd.DataFrame:
+def standings(
+    results: Iterable[Result], task: Task, scoring: str | None = None
+) -> pd.DataFrame:
     """Return a line for each method with runs on a table, the best first.
 
-    Splits are pooled: the score is the mean over all runs. `task` is any split.
+    Splits are pooled: the score is the mean over all runs. `task` is any split, and
+    `scoring` the measure of ranks; None is the paper's. Means of the other measures
+    that runs have kept are further columns. Methods whose runs have not kept the score
+    come last, without a rank.
     """
     by_plan: dict[str, list[Result]] = {}
     for result in results:
         by_plan.setdefault(result.method, []).append(result)
-    scores = {plan: _score(runs) for plan, runs in by_plan.items()}
-    larger = task.metric == "accuracy"
-    rank_of = ranks(scores, larger_is_better=larger)
+    measure = task.measure(scoring)
+    scores = {plan: _score(runs, measure, task) for plan, runs in by_plan.items()}
+    known = {plan: own for plan, own in scores.items() if own is not None}
+    if not known:
+        raise DataError(
+            f"standings by {measure.name} need runs that kept it, however those of"
+            f" {task.label} are from before there were any, or it has no meaning there:"
+            " leave --scoring out, or run them into another --out"
+        )
+    rank_of = ranks(known, larger_is_better=not measure.smaller_is_better)
+    order = sorted(known, key=lambda plan: -measure.sign * known[plan].mean)
+    others = _other_means(by_plan, measure, task)
     lines = []
-    for plan in sorted(by_plan, key=lambda plan: scores[plan].mean, reverse=larger):
-        runs = by_plan[plan]
+    for plan in [*order, *(plan for plan in by_plan if plan not in known)]:
+        runs, own = by_plan[plan], known.get(plan, Score(math.nan, math.nan))
         sizes = [r.n_parameters for r in runs if r.n_parameters is not None]
         lines.append(
             {
-                "rank": rank_of[plan],
+                "rank": rank_of.get(plan),
                 "method": plan,
-                "score": scores[plan].mean,
-                "std": scores[plan].std,
+                "score": own.mean,
+                "std": own.std,
                 "runs": len(runs),
                 "seconds": fmean(r.seconds for r in runs),
                 "n_parameters": fmean(sizes) if sizes else math.nan,
+                **{name: means[plan] for name, means in others.items()},
             }
         )
-    return pd.DataFrame(lines)
+    table = pd.DataFrame(lines)
+    return table if len(known) == len(by_plan) else table.astype({"rank": "Int64"})
 
 
-def _score(results: Sequence[Result]) -> Score:
+def _score(results: Sequence[Result], measure: Measure, task: Task) -> Score | None:
+    """Return the score of a method's runs; None if one of them has not kept it."""
     splits: dict[int, list[float]] = {}
     for result in results:
-        splits.setdefault(result.split, []).append(result.test)
+        is_paper_s = measure.name == task.metric
+        test = result.test if is_paper_s else result.score(measure, "test")
+        if test is None:
+            return None
+        splits.setdefault(result.split, []).append(test)
     return pooled(Score(fmean(tests), pstdev(tests)) for tests in splits.values())
+
+
+def _other_means(
+    by_plan: Mapping[str, Sequence[Result]], measure: Measure, task: Task
+) -> dict[str, dict[str, float]]:
+    """Return the means of measures that any method has kept, by measure and method."""
+    others = {}
+    for name, other in MEASURES.items():
+        if other.of_classes == measure.of_classes and other is not measure:
+            means = {}
+            for plan, runs in by_plan.items():
+                own = _score(runs, other, task)
+                means[plan] = math.nan if own is None else own.mean
+            if not all(map(math.isnan, means.values())):
+                others[name] = means
+    return others
 
 
 # --- text and JSON ----------------------------------------------------------------
 
 
-def to_record(table: pd.DataFrame, task: Task) -> dict[str, Any]:
+def to_record(
+    table: pd.DataFrame, task: Task, scoring: str | None = None
+) -> dict[str, Any]:
     """Return the standings as JSON has them."""
+    measure = task.measure(scoring)
     return {
         "task": task.label,
-        "metric": task.metric,
-        "larger_is_better": task.metric == "accuracy",
+        "metric": measure.name,
+        "larger_is_better": not measure.smaller_is_better,
         "standings": plain_rows(table),
     }
 
 
-def to_text(table: pd.DataFrame, task: Task) -> str:
+def to_text(table: pd.DataFrame, task: Task, scoring: str | None = None) -> str:
     """Return the standings for a terminal."""
-    measure = "RMSE" if task.metric == "rmse" else "accuracy"
-    better = "lower" if task.metric == "rmse" else "higher"
+    measure = task.measure(scoring)
+    better = "lower" if measure.smaller_is_better else "higher"
     digits = _digits(table)
+    others = [MEASURES[name] for name in MEASURES if name in table and name in _SHOWN]
     rows = [
         (
-            str(line["rank"]),
+            cell(line["rank"]),
             short_name(str(line["method"])),
-            f"{line['score']:.{digits}f} ± {line['std']:.{digits}f}",
+            f"{line['score']:.{digits}f} ± {line['std']:.{digits}f}"
+            if math.isfinite(line["score"])
+            else ABSENT,
+            *(score(line[other.name]) for other in others),
             str(line["runs"]),
             f"{line['seconds']:.1f}",
         )
         for line in table.to_dict("records")
     ]
-    header = ("rank", "method", measure, "runs", "seconds")
+    labels = [other.label for other in others]
+    header = ("rank", "method", measure.label, *labels, "runs", "seconds")
     return "\n".join(
         [
-            f"{task.label}: {measure} of the test rows, {better} is better",
+            f"{task.label}: {measure.label} of the test rows, {better} is better",
             "",
             *aligned([header, *rows], "rlr"),
             "",
@@ -157,15 +206,19 @@ def to_text(table: pd.DataFrame, task: Task) -> str:
     )
 
 
-def average_ranks_text(tables: Sequence[tuple[Task, pd.DataFrame]]) -> str:
-    """Return the average ranks among the methods that all tables have."""
-    common = set.intersection(*(set(table["method"]) for _, table in tables))
+def average_ranks_text(
+    tables: Sequence[tuple[Task, pd.DataFrame]], scoring: str | None = None
+) -> str:
+    """Return the average ranks among the methods that have one in all tables."""
+    ranked = (table[table["rank"].notna()] for _, table in tables)
+    common = set.intersection(*(set(table["method"]) for table in ranked))
     all_ranks: dict[str, list[int]] = {name: [] for name in sorted(common)}
     for task, table in tables:
         part = table[table["method"].isin(common)]
         columns = (part[name] for name in ("method", "score", "std"))
         scores = {name: Score(m, s) for name, m, s in zip(*columns, strict=True)}
-        rank_of = ranks(scores, larger_is_better=task.metric == "accuracy")
+        larger = not task.measure(scoring).smaller_is_better
+        rank_of = ranks(scores, larger_is_better=larger)
         for name, rank in rank_of.items():
             all_ranks[name].append(rank)
     lines = [f"Average rank over {len(tables)} tables:"]
@@ -177,12 +230,17 @@ def average_ranks_text(tables: Sequence[tuple[Task, pd.DataFrame]]) -> str:
 
 
 def short_name(plan: str) -> str:
-    """Return the name of a method and its config, without the default config.
+    """Return the name of a method, its config and scoring, without the default config.
 
-    >>> short_name("tabr-s-default"), short_name("knn-tuned")
-    ('tabr-s', 'knn-tuned')
+    >>> (
+    ...     short_name("tabr-s-default"),
+    ...     short_name("knn-tuned"),
+    ...     short_name("a-default@r2"),
+    ... )
+    ('tabr-s', 'knn-tuned', 'a@r2')
     """
-    return plan.removesuffix("-default")
+    method, at, scoring = plan.partition("@")
+    return method.removesuffix("-default") + at + scoring
 
 
 def _digits(table: pd.DataFrame) -> int:

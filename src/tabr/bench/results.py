@@ -5,38 +5,57 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tabr.bench.parameters import Config
 from tabr.bench.tasks.task import SplitTable, Task
-from tabr.metrics import rmse
+from tabr.metrics import MEASURES, Measure, codes_of, rmse
 from tabr.tables.files import write_bytes
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to fit: a method, and where its parameters come from."""
+    """What to fit: a method, and where its parameters come from.
+
+    Attributes:
+        method: Its name.
+        config: Where its parameters come from.
+        trial: Parameters of the config "trial".
+        scoring: The measure that the validation part is looked at by; None is the
+            paper's, or the method's own.
+    """
 
     method: str = "tabr-s"
     config: Config = "default"
     trial: Mapping[str, Any] | None = None
+    scoring: str | None = None
 
     @property
     def name(self) -> str:
         """Return the name under which results are kept.
 
-        >>> Plan().name
-        'tabr-s-default'
+        >>> Plan().name, Plan(scoring="log-loss").name
+        ('tabr-s-default', 'tabr-s-default@log-loss')
         """
-        return f"{self.method}-{self.config}"
+        return f"{self.method}-{self.config}{scoring_suffix(self.scoring)}"
+
+
+def scoring_suffix(scoring: str | None) -> str:
+    """Return the end of a name that tells one scoring from others, if there is one.
+
+    >>> scoring_suffix("roc-auc"), scoring_suffix(None)
+    ('@roc-auc', '')
+    """
+    return "" if scoring is None else f"@{scoring}"
 
 
 DEFAULT_PLAN = Plan()
@@ -65,6 +84,12 @@ class Result:
         commit: Of the checkout that the code ran from, `-dirty` at its end if files
             had been changed; None if it ran from elsewhere, or long ago.
         predictions: File of the predictions, beside that of the result, if kept.
+        scores: All scores of the parts "val" and "test" by the names of
+            `tabr.metrics`, errors of numbers in the unit of the published figure and
+            those without a meaning left out; None if the run is from before there were
+            any.
+        stopped_by: What ended the training instead of the scoring of the plan, as a
+            library calls it; None where it could be that.
     """
 
     benchmark: str
@@ -84,6 +109,12 @@ class Result:
     threads: int | None = None
     commit: str | None = None
     predictions: str | None = None
+    scores: Mapping[str, Mapping[str, float]] | None = None
+    stopped_by: str | None = None
+
+    def score(self, measure: Measure, part: Literal["val", "test"]) -> float | None:
+        """Return the score of a part by a measure, if the run has kept it."""
+        return (self.scores or {}).get(part, {}).get(measure.name)
 
 
 @cache
@@ -123,6 +154,16 @@ class Predictions:
         val = score(task, parts.val.y, self.val, self.classes)
         return val, score(task, parts.test.y, self.test, self.classes)
 
+    def all_scores(self, task: Task, parts: SplitTable) -> dict[str, dict[str, float]]:
+        """Return all scores of the validation and the test rows, as results have them.
+
+        That of the task's metric is the one of `scores`.
+        """
+        return {
+            "val": all_scores(task, parts.val.y, self.val, self.classes),
+            "test": all_scores(task, parts.test.y, self.test, self.classes),
+        }
+
 
 def score(
     task: Task,
@@ -134,6 +175,33 @@ def score(
     if classes is None:
         return rmse(y, predictions) / task.scale
     return float(np.mean(classes[predictions.argmax(1)] == y))
+
+
+def all_scores(
+    task: Task,
+    y: NDArray[Any],
+    predictions: NDArray[np.float64],
+    classes: NDArray[Any] | None,
+) -> dict[str, float]:
+    """Return all scores of values or probabilities by name, errors in published units.
+
+    Labels that are no class are another one, without probability. What has no meaning
+    for these rows is left out.
+    """
+    if classes is not None:
+        y = codes_of(y, classes)
+        is_other = y < 0
+        if is_other.any():
+            y[is_other] = len(classes)
+            nothing = np.zeros((len(y), 1))
+            predictions = np.concatenate([predictions, nothing], axis=1)
+    scores = {}
+    for name, measure in MEASURES.items():
+        if measure.of_classes == (classes is not None):
+            value = measure.compute(y, predictions)
+            in_units = measure.smaller_is_better and not measure.of_classes
+            scores[name] = value / task.scale if in_units else value
+    return {name: value for name, value in scores.items() if math.isfinite(value)}
 
 
 def result_path(out: Path, task: Task, seed: int, plan: Plan = DEFAULT_PLAN) -> Path:
@@ -149,17 +217,22 @@ def write(result: Result, path: Path, predictions: Predictions | None = None) ->
     """
     beside = path.with_suffix(".npz")
     if predictions is not None:
-        arrays = {"val": predictions.val, "test": predictions.test}
-        if predictions.classes is not None:
-            labels = predictions.classes
-            arrays["classes"] = labels.astype(str) if labels.dtype == object else labels
-        file = io.BytesIO()
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-        write_bytes(beside, file.getvalue())
+        write_predictions(predictions, beside)
     name = beside.name if beside.is_file() else None
     content = dataclasses.asdict(result) | {"predictions": name}
     text = json.dumps(content, indent=1, allow_nan=False)
     write_bytes(path, (text + "\n").encode())
+
+
+def write_predictions(predictions: Predictions, path: Path) -> None:
+    """Write predictions to an npz file, whole or not at all."""
+    arrays = {"val": predictions.val, "test": predictions.test}
+    if predictions.classes is not None:
+        labels = predictions.classes
+        arrays["classes"] = labels.astype(str) if labels.dtype == object else labels
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+    write_bytes(path, file.getvalue())
 
 
 def read(path: Path) -> Result:

@@ -14,7 +14,7 @@ from tabr.bench.ranks import short_name
 from tabr.bench.results import DEFAULT_PLAN, Plan, Predictions, Result, result_path
 from tabr.bench.tasks.task import SplitTable, Task
 from tabr.bench.workers import Failure, Resources
-from tabr.text import duration
+from tabr.text import duration, number
 
 Log = Callable[[str], None]  # takes a line
 
@@ -170,6 +170,25 @@ class Forecast:
         return fmean(self.rates.get(run.plan.name) or all_rates) * run.task.cost
 
 
+def scores_text(result: Result, task: Task, scoring: str | None) -> str:
+    """Return the scores of a run's test and validation rows, by one measure."""
+    if scoring is None:
+        return f"{task.metric} {result.test:.6g} (val {result.val:.6g})"
+    measure = task.measure(scoring)
+    test, val = result.score(measure, "test"), result.score(measure, "val")
+    return f"{measure.label} {number(test, 6)} (val {number(val, 6)})"
+
+
+def stopping_note(result: Result, plan: Plan, task: Task) -> str:
+    """Return what stops a method instead of the scoring; nothing if that does."""
+    if result.stopped_by is None:
+        return ""
+    return (
+        f"{plan.method} has no {plan.scoring} to stop by on {task.label}: it stops by"
+        f" {result.stopped_by}"
+    )
+
+
 class Progress:
     """The counts of runs; it logs a line for each that ends."""
 
@@ -179,11 +198,14 @@ class Progress:
         """Log how many runs there are to do."""
         self.todo, self.n_workers, self.log = list(todo), n_workers, log
         self.summary = Summary(n_before, n_left=len(todo))
-        self.forecast = Forecast()
+        self.forecast, self.notes = Forecast(), set[str]()
         log(f"{len(todo)} runs to do, {n_before} done before")
 
     def add(self, run: Run, outcome: Result | Failure) -> None:
-        """Count a run that has ended."""
+        """Count a run that has ended.
+
+        What stops a method instead of the scoring is told once.
+        """
         self.todo.remove(run)
         self.summary.n_left -= 1
         if isinstance(outcome, Failure):
@@ -195,9 +217,13 @@ class Progress:
         epoch = outcome.best_epoch
         best = "" if epoch is None else f" best epoch {epoch},"
         self.log(
-            f"{run}: {run.task.metric} {outcome.test:.6g} (val {outcome.val:.6g}),"
+            f"{run}: {scores_text(outcome, run.task, run.plan.scoring)},"
             f"{best} {outcome.seconds:.1f} s; {self._left()}"
         )
+        note = stopping_note(outcome, run.plan, run.task) if run.plan.scoring else ""
+        if note and note not in self.notes:
+            self.notes.add(note)
+            self.log(note)
 
     def _left(self) -> str:
         text = f"{len(self.todo)} left"

@@ -7,9 +7,10 @@ and several machines can share one.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,11 +22,18 @@ from tabr.bench.methods import METHODS
 from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.parameters import check_libraries, check_methods
 from tabr.bench.protocol import run_seeds
-from tabr.bench.results import Plan, Result
-from tabr.bench.runs import Log
+from tabr.bench.results import (
+    Plan,
+    Predictions,
+    Result,
+    scoring_suffix,
+    write_predictions,
+)
+from tabr.bench.runs import Log, stopping_note
 from tabr.bench.tasks.task import SplitTable, Task, check_files
 from tabr.bench.workers import Failure, Resources, WorkerPool, countdown, open_pool
-from tabr.errors import DataError
+from tabr.errors import DataError, TrainingError
+from tabr.metrics import Measure
 from tabr.optional import require
 from tabr.tables.files import write_bytes
 
@@ -33,6 +41,21 @@ N_TRIALS = 100  # as in the paper
 N_TRIALS_OF = {"xgboost": 200, "lightgbm": 200, "catboost": 200}
 MOST_FAILURES = 5  # trials that may fail one after the other
 _SQLITE = "sqlite:///"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a trial gave.
+
+    Attributes:
+        params: All parameters of the method.
+        result: Its result; of the test rows it is never looked at.
+        predictions: Of the validation and the test rows, if the search keeps them.
+    """
+
+    params: dict[str, Any]
+    result: Result
+    predictions: Predictions | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +70,10 @@ class Search:
         seed: Of the sampler and of every trial's model.
         prunes: Whether trials that fall behind the others are ended early.
         fixed: Parameters that are not searched for.
+        scoring: The measure of the validation rows that the search makes best; None is
+            the paper's.
+        keeps_predictions: Whether the predictions of complete trials are kept, for an
+            ensemble of trials.
     """
 
     task: Task
@@ -56,14 +83,44 @@ class Search:
     seed: int = 0
     prunes: bool = False
     fixed: tuple[tuple[str, Any], ...] = ()
+    scoring: str | None = None
+    keeps_predictions: bool = False
 
     @property
     def name(self) -> str:
-        """The name of the search in the database."""
-        return f"{self.task.label}/split-{self.task.split}/{self.method}"
+        """The name of the search in the database; each scoring has trials of its own.
+
+        >>> from tabr.bench.tasks.catalog import select
+        >>> Search(select(["adult"])[0], "mlp", "sqlite://", scoring="roc-auc").name
+        'adult/split-0/mlp@roc-auc'
+        """
+        method = f"{self.method}{scoring_suffix(self.scoring)}"
+        return f"{self.task.label}/split-{self.task.split}/{method}"
+
+    @property
+    def measure(self) -> Measure:
+        """What the search makes best."""
+        return self.task.measure(self.scoring)
 
     def __str__(self) -> str:
-        return f"{self.method} {self.task.label} split {self.task.split}"
+        method = f"{self.method}{scoring_suffix(self.scoring)}"
+        return f"{method} {self.task.label} split {self.task.split}"
+
+    def plan(self, params: Mapping[str, Any]) -> Plan:
+        """Return the plan of a trial with these parameters."""
+        return Plan(self.method, "trial", params, self.scoring)
+
+    def score(self, result: Result) -> float:
+        """Return a trial's score of the validation rows, by the measure."""
+        if self.scoring is None:
+            return result.val
+        score = result.score(self.measure, "val")
+        if score is None:
+            raise TrainingError(
+                f"a trial must have a {self.measure.name} of the validation rows,"
+                " however its predictions have none: they are not finite"
+            )
+        return score
 
     def study(self) -> Any:
         """Return the search in the database; it is made if it is new."""
@@ -90,36 +147,63 @@ class Search:
         trials = self.study().get_trials(deepcopy=False)
         return Counter(trial.state.name for trial in trials)
 
-    def run(self, parts: SplitTable, resources: Resources) -> Result | None:
+    def run(self, parts: SplitTable, resources: Resources) -> Trial | None:
         """Run one trial and store it; return None if it was ended early."""
         optuna = require("optuna", extra="tune")
         study = self.study()
-        results: list[Result] = []
+        trials: list[Trial] = []
 
         def objective(trial: Any) -> float:
             study.sampler = self._sampler(trial.number, resources.workers)
-            params = METHODS[self.method].space(trial)
+            params = {**METHODS[self.method].space(trial), **dict(self.fixed)}
 
             def on_epoch(epoch: int, score: float) -> None:
                 trial.report(score, epoch)
                 if trial.should_prune():
                     raise optuna.TrialPruned
 
-            ((result, _),) = run_seeds(
-                self.task,
-                parts,
-                [self.seed],
-                resources,
-                Plan(self.method, "trial", {**params, **dict(self.fixed)}),
-                on_epoch if self.prunes else None,
-            )
-            results.append(result)
-            for name in ("params", "val", "seconds"):
-                trial.set_user_attr(name, getattr(result, name))
-            return result.val if self.task.metric == "accuracy" else -result.val
+            watch = on_epoch if self.prunes else None
+            done = self.fit(params, parts, resources, watch)
+            trials.append(done)
+            score = self.score(done.result)
+            trial.set_user_attr("params", done.params)
+            trial.set_user_attr("seconds", done.result.seconds)
+            trial.set_user_attr("val", score)
+            return self.measure.sign * score
 
         study.optimize(objective, n_trials=1)
-        return results[0] if results else None
+        return trials[0] if trials else None
+
+    def fit(
+        self,
+        params: Mapping[str, Any],
+        parts: SplitTable,
+        resources: Resources,
+        on_epoch: Callable[[int, float], None] | None = None,
+    ) -> Trial:
+        """Return a trial with these parameters; nothing is stored."""
+        about = self.task, parts, [self.seed], resources, self.plan(params)
+        ((result, predictions),) = run_seeds(*about, on_epoch)
+        kept = predictions if self.keeps_predictions else None
+        return Trial(result.params, result, kept)
+
+    def predictions_paths(self, out: Path) -> dict[Path, dict[str, Any]]:
+        """Return where predictions of complete trials are kept, and their parameters.
+
+        Whether or not they are there yet.
+        """
+        trials = self.study().get_trials(deepcopy=False)
+        complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
+        chosen = (trial.user_attrs["params"] for trial in complete)
+        return {self.predictions_path(out, params): params for params in chosen}
+
+    def predictions_path(self, out: Path, params: Mapping[str, Any]) -> Path:
+        """Return the file of a trial's predictions; equal trials share one."""
+        text = json.dumps([self.seed, params], sort_keys=True)
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        folder = out / self.task.benchmark / self.task.name
+        plan = f"{self.method}-trials{scoring_suffix(self.scoring)}"
+        return folder / plan / f"split-{self.task.split}-{name}.npz"
 
     def _sampler(self, number: int, n_workers: int) -> Any:
         """Return the sampler of one trial.
@@ -142,7 +226,8 @@ class Search:
         return {
             "method": self.method,
             "params": best.user_attrs["params"],
-            "metric": self.task.metric,
+            "metric": self.measure.name,
+            "scoring": self.scoring,
             "val": best.user_attrs["val"],
             "trial": best.number,
             "trials": counts["COMPLETE"],
@@ -150,6 +235,23 @@ class Search:
             "failed": counts["FAIL"],
             "seed": self.seed,
         }
+
+
+@dataclass(frozen=True)
+class Again:
+    """A complete trial that is run again, for its predictions."""
+
+    search: Search
+    params: dict[str, Any]
+
+    @property
+    def task(self) -> Task:
+        """The table and split of its search."""
+        return self.search.task
+
+    def run(self, parts: SplitTable, resources: Resources) -> Trial:
+        """Return the trial, which the database has already."""
+        return self.search.fit(self.params, parts, resources)
 
 
 def searches_of(
@@ -161,8 +263,9 @@ def searches_of(
 ) -> list[Search]:
     """Return a search for each task and each method that can predict it.
 
-    A method that cannot be tuned is refused. Without a number of trials it is the
-    paper's; the options are the other attributes of `Search`.
+    A method that cannot be tuned is refused, and so is a scoring of other tasks.
+    Without a number of trials it is the paper's; the options are the other attributes
+    of `Search`.
     """
     require("optuna", extra="tune")
     names = list(dict.fromkeys(methods))
@@ -174,6 +277,9 @@ def searches_of(
                 " chooses them by itself: leave it out"
             )
     check_libraries(names)
+    if options.get("scoring") is not None:
+        for task in tasks:
+            task.measure(options["scoring"])
     return [
         Search(
             task, name, storage, n_trials or N_TRIALS_OF.get(name, N_TRIALS), **options
@@ -212,19 +318,25 @@ def _open_storage(address: str) -> Any:
         ) from error
 
 
-def best_params_path(out: Path, task: Task, method: str) -> Path:
+def best_params_path(
+    out: Path, task: Task, method: str, scoring: str | None = None
+) -> Path:
     """Return the file of the best trial of a search."""
-    folder = out / task.benchmark / task.name / f"{method}-retuned"
-    return folder / f"split-{task.split}-params.json"
+    folder = out / task.benchmark / task.name
+    name = Plan(method, "retuned", scoring=scoring).name
+    return folder / name / f"split-{task.split}-params.json"
 
 
-def read_best(out: Path, task: Task, method: str) -> dict[str, Any]:
+def read_best(
+    out: Path, task: Task, method: str, scoring: str | None = None
+) -> dict[str, Any]:
     """Return what `Search.best` returned when the search was last run."""
-    path = best_params_path(out, task, method)
+    path = best_params_path(out, task, method, scoring)
     if not path.is_file():
+        option = f" --scoring {scoring}" if scoring else ""
         raise DataError(
             f"retuned parameters must have been searched for, however {path} is not"
-            f" there: run `tabr tune` for {method} first"
+            f" there: run `tabr tune{option}` for {method} first"
         )
     content: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return content
@@ -255,15 +367,19 @@ def tune(
     n_open = 0
     with open_pool(resources.workers, folder, resources) as pool:
         for search in searches:
-            n_done = _complete(search, pool, seconds_left, log)
-            if n_done < search.n_trials:
+            n_done = _complete(search, pool, out, seconds_left, log)
+            n_lacking = 0
+            if search.keeps_predictions:
+                n_lacking = _predict_again(search, pool, out, seconds_left, log)
+            if n_done < search.n_trials or n_lacking:
                 n_open += 1
+                lacking = f", {n_lacking} without predictions" if n_lacking else ""
                 log(
-                    f"{search}: {n_done} of {search.n_trials} trials;"
+                    f"{search}: {n_done} of {search.n_trials} trials{lacking};"
                     " run it again to go on"
                 )
             if search.counts()["COMPLETE"]:
-                path = best_params_path(out, search.task, search.method)
+                path = best_params_path(out, search.task, search.method, search.scoring)
                 write_bytes(path, (json.dumps(search.best(), indent=1) + "\n").encode())
     return n_open
 
@@ -271,11 +387,12 @@ def tune(
 def _complete(
     search: Search,
     pool: WorkerPool,
+    out: Path,
     seconds_left: Callable[[], float | None],
     log: Log,
 ) -> int:
     """Run trials until there are enough; return how many there are."""
-    n_done, n_failures = search.n_done(), 0
+    n_done, n_failures, notes = search.n_done(), 0, set[str]()
     log(f"{search}: {max(0, search.n_trials - n_done)} trials to do, {n_done} done")
     while n_failures < MOST_FAILURES:
         timeout = seconds_left()
@@ -289,37 +406,84 @@ def _complete(
         for _, outcome in finished:
             n_failures = n_failures + 1 if isinstance(outcome, Failure) else 0
             log(_trial_text(search, outcome, n_done))
+            if isinstance(outcome, Trial):
+                _keep_predictions(search, outcome, out)
+                note = stopping_note(outcome.result, search.plan({}), search.task)
+                if note and note not in notes:
+                    notes.add(note)
+                    log(note)
     return n_done
+
+
+def _predict_again(
+    search: Search,
+    pool: WorkerPool,
+    out: Path,
+    seconds_left: Callable[[], float | None],
+    log: Log,
+) -> int:
+    """Run complete trials again that lack predictions; return how many still do.
+
+    They are those of a search that did not keep them, of other machines, or of a
+    command that was ended between a trial and its file.
+    """
+    paths = search.predictions_paths(out)
+    waiting = deque(params for path, params in paths.items() if not path.is_file())
+    if waiting:
+        log(f"{search}: {len(waiting)} trials to run again, for their predictions")
+    while waiting or pool.n_busy:
+        while waiting and pool.n_idle and seconds_left() != 0:
+            pool.submit(Again(search, waiting.popleft()))
+        finished = pool.finished(seconds_left())
+        if not finished:
+            break
+        for _, outcome in finished:
+            if isinstance(outcome, Failure):
+                log(f"{search}: FAILED, {outcome.reason}")
+            elif isinstance(outcome, Trial):
+                _keep_predictions(search, outcome, out)
+    n_lacking = sum(not path.is_file() for path in paths)
+    for folder in {path.parent for path in paths}:
+        log(f"{search}: predictions of {len(paths) - n_lacking} trials are in {folder}")
+    return n_lacking
+
+
+def _keep_predictions(search: Search, trial: Trial, out: Path) -> None:
+    if trial.predictions is not None:
+        path = search.predictions_path(out, trial.params)
+        write_predictions(trial.predictions, path)
 
 
 # --- text -------------------------------------------------------------------------
 
 
-def _trial_text(search: Search, outcome: Result | Failure | None, n_done: int) -> str:
+def _trial_text(search: Search, outcome: Trial | Failure | None, n_done: int) -> str:
     start = f"{search} trial {n_done} of {search.n_trials}:"
     if isinstance(outcome, Failure):
         return f"{start} FAILED, {outcome.reason}"
     if outcome is None:
         return f"{start} fell behind and was ended"
-    scores = f"{outcome.val:.6g} (best {search.best()['val']:.6g})"
-    return f"{start} {search.task.metric} {scores}, {outcome.seconds:.1f} s"
+    result = outcome.result
+    scores = f"{search.score(result):.6g} (best {search.best()['val']:.6g})"
+    return f"{start} {search.measure.name} {scores}, {result.seconds:.1f} s"
 
 
 def best_text(best: Mapping[str, Any], task: Task) -> str:
     """Return the best trial of a search for a terminal, and how to go on with it."""
-    metric, name = best["metric"], best["method"]
+    metric, name, scoring = best["metric"], best["method"], best.get("scoring")
     pruned = f" ({best['pruned']} more ended early)" if best["pruned"] else ""
     lines = [
         f"{name} on {task.label} split {task.split}: validation {metric}"
         f" {best['val']:.6g}, the best of {best['trials']} trials{pruned}, with"
     ]
     if issubclass(METHODS[name].method, TabRMethod):
-        lines.append("  " + constructor_text(best["params"], name, task))
+        params = best["params"] | ({"scoring": scoring} if scoring else {})
+        lines.append("  " + constructor_text(params, name, task))
     else:
         lines += [f"  {key} = {value!r}" for key, value in best["params"].items()]
     lines.append(
         f"test rows have not been looked at: run it with --methods {name} --config"
-        " retuned"
+        f" retuned{f' --scoring {scoring}' if scoring else ''}"
     )
     return "\n".join(lines)
 
@@ -329,9 +493,9 @@ def constructor_text(params: Mapping[str, Any], method: str, task: Task) -> str:
 
     >>> from tabr.bench.tasks.catalog import select
     >>> constructor_text({"width": 96}, "tabr-s", select(["adult"])[0])
-    "TabRClassifier(mode='paper', width=96)"
+    "TabRClassifier(preset='paper', width=96)"
     """
-    arguments = {**METHODS[method].fixed, **params}
+    arguments = {"preset": "paper", **METHODS[method].fixed, **params}
     kind = arguments.pop("embedding", None)
     names = ("embedding_width", "n_frequencies", "frequency_scale")
     inner = [
@@ -339,8 +503,8 @@ def constructor_text(params: Mapping[str, Any], method: str, task: Task) -> str:
         for name in names
         if name in arguments
     ]
-    texts = [f", {name}={value!r}" for name, value in arguments.items()]
+    texts = [f"{name}={value!r}" for name, value in arguments.items()]
     if kind is not None:
-        texts.append(f", embedding=EmbeddingConfig({kind!r}{''.join(inner)})")
+        texts.append(f"embedding=EmbeddingConfig({kind!r}{''.join(inner)})")
     estimator = "TabRRegressor" if task.kind == "regression" else "TabRClassifier"
-    return f"{estimator}(mode='paper'{''.join(texts)})"
+    return f"{estimator}({', '.join(texts)})"

@@ -191,6 +191,11 @@ def bench(context: click.Context) -> None:
     help="Parameters: a method's own, the paper's tuned ones, or those of `tabr tune`.",
 )
 @params_option(help="Parameters; they make the run a trial.")
+@options.scoring(
+    help="The score that methods stop early by, where they can, and are ranked by:"
+    f" {options.MEASURES}; or scikit-learn's name of it. Runs with another score are"
+    " other runs.  [default: RMSE or accuracy; tabr-d stops by log-loss]"
+)
 @click.option(
     "--ensembles", is_flag=True, help="Keep predictions, and score means of five seeds."
 )
@@ -236,41 +241,52 @@ def run(
         )
     counts = dataclasses.asdict(summary).items()
     runs = {name.removeprefix("n_"): count for name, count in counts}
-    records = [to_record(table, task) for task, table in tables]
+    scoring = benchmark.scoring
+    records = [to_record(table, task, scoring) for task, table in tables]
     text = ""
     if selection.table is not None and tables:
         (task, table), *_ = tables
-        text = to_text(table, task)
+        text = to_text(table, task, scoring)
     code = 1 if summary.n_failed else 0
     return Result({"runs": runs, "tables": records}, text, code=code)
 
 
 @bench.command()
 @task_options
+@options.scoring(
+    help="The score that methods are ranked by, whatever they were stopped by:"
+    f" {options.MEASURES}; or scikit-learn's name of it.  [default: RMSE or accuracy]"
+)
 @out_option
 @click.option(
     "--csv", type=options.output_type, help="A file for the same as CSV, all digits."
 )
 @common
-def table(selection: TaskSelection, out: Path, csv: Path | None) -> Result:
-    """Show how methods stand on TABLE, or on tables of the paper."""
+def table(
+    selection: TaskSelection, scoring: str | None, out: Path, csv: Path | None
+) -> Result:
+    """Show how methods stand on TABLE, or on tables of the paper.
+
+    A method with @NAME was stopped by that score.
+    """
     from tabr.bench import ranks
 
     tasks = {task.label: task for task in selection.tasks()}
     tables = [
-        (task, ranks.standings(ranks.read_results(out, task), task))
+        (task, ranks.standings(ranks.read_results(out, task), task, scoring))
         for task in tasks.values()
     ]
     if csv is not None:
         import pandas as pd
 
         csv.parent.mkdir(parents=True, exist_ok=True)
-        parts = [frame.assign(task=task.label) for task, frame in tables]
-        pd.concat(parts).to_csv(csv, index=False, lineterminator="\n")
-    texts = [ranks.to_text(frame, task) for task, frame in tables]
+        all_lines = pd.concat([frame.assign(task=t.label) for t, frame in tables])
+        all_lines["task"] = all_lines.pop("task")  # the last column
+        all_lines.to_csv(csv, index=False, lineterminator="\n")
+    texts = [ranks.to_text(frame, task, scoring) for task, frame in tables]
     if len(tables) > 1:
-        texts.append(ranks.average_ranks_text(tables))
-    records = [ranks.to_record(frame, task) for task, frame in tables]
+        texts.append(ranks.average_ranks_text(tables, scoring))
+    records = [ranks.to_record(frame, task, scoring) for task, frame in tables]
     return Result({"tables": records}, "\n\n".join(texts))
 
 

@@ -74,6 +74,12 @@ OPTIONS = {
     type=click.Choice(["none", *get_args(EmbeddingKind)]),
     help="How numbers are embedded.  [default: the preset's]",
 )
+@click.option(
+    "--scoring",
+    metavar="NAME",
+    help=f"The score to stop early by: {options.MEASURES}; or any scorer of"
+    " scikit-learn.  [default: RMSE or log-loss]",
+)
 @options.seed
 @options.device
 @click.option("--time-limit", type=float, metavar="S", help="Seconds to fit in.")

@@ -82,6 +82,26 @@ seed = count(
 device = click.option(
     "--device", metavar="NAME", help="cpu, cuda, ...  [default: a GPU if there is one]"
 )
+
+
+def _read_measure(
+    context: click.Context, option: click.Parameter, name: str | None
+) -> str | None:
+    """Return the name of a measure, by any of its names."""
+    if name is None:
+        return None
+    from tabr.metrics import find_measure
+
+    return find_measure(name).name
+
+
+MEASURES = (
+    "rmse, mae, r2 of numbers; accuracy, balanced-accuracy, log-loss, roc-auc,"
+    " average-precision of classes"
+)
+scoring = functools.partial(
+    click.option, "--scoring", metavar="NAME", callback=_read_measure
+)
 port = count(
     "--port", type=click.IntRange(0, 65535), default=8000, help="Where it is served."
 )

@@ -18,8 +18,18 @@ if TYPE_CHECKING:
 @bench.task_options
 @bench.names_option("--methods", default="tabr-s", help="Methods to tune.")
 @options.count("--trials", help="Trials in all.  [default: as in the paper]")
+@options.scoring(
+    help="The score of the validation rows to make best, and to stop early by:"
+    f" {options.MEASURES}; or scikit-learn's name of it.  [default: RMSE or accuracy]"
+)
 @click.option("--seed", type=click.IntRange(0), default=0, help="For trials.")
 @click.option("--prune", is_flag=True, help="End trials early that fall behind.")
+@click.option(
+    "--ensemble",
+    "keeps_predictions",
+    is_flag=True,
+    help="Keep the trials' predictions of validation and test rows, for ensembles.",
+)
 @bench.params_option(help="Parameters that are not tuned.")
 @click.option(
     "--storage",
@@ -34,8 +44,10 @@ def tune(
     selection: TaskSelection,
     methods: list[str],
     trials: int | None,
+    scoring: str | None,
     seed: int,
     prune: bool,
+    keeps_predictions: bool,
     params: dict[str, Any],
     storage: str | None,
     out: Path,
@@ -56,6 +68,8 @@ def tune(
         seed=seed,
         prunes=prune,
         fixed=tuple(params.items()),
+        scoring=scoring,
+        keeps_predictions=keeps_predictions,
     )
     with bench.resumable():
         n_open = tuning.tune(
@@ -63,9 +77,10 @@ def tune(
         )
     records, texts = [], []
     for search in searches:
-        path = tuning.best_params_path(out, search.task, search.method)
+        about = out, search.task, search.method, search.scoring
+        path = tuning.best_params_path(*about)
         if path.is_file():
-            best = tuning.read_best(out, search.task, search.method)
+            best = tuning.read_best(*about)
             place = {"task": search.task.label, "split": search.task.split}
             records.append({**place, **best, "path": str(path)})
             texts.append(f"{tuning.best_text(best, search.task)}\nkept in {path}")

@@ -174,7 +174,8 @@ class _Drop(NamedTuple):
 def _in_tiles(x: Tensor) -> Tensor:
     """Return (..., h) as (..., n, _TILE); zeros, which change no sum, fill the last."""
     filled = F.pad(x, (0, -x.shape[-1] % _TILE))
-    return filled.unflatten(-1, (-1, _TILE))
+    tiles: Tensor = filled.unflatten(-1, (-1, _TILE))
+    return tiles
 
 
 def _units(tiles: Tensor, h: int) -> Tensor:

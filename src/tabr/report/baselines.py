@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tabr.metrics import MEASURES
 from tabr.report.evaluation import Evaluation, Model
 from tabr.tables.frame import random_rows
 from tabr.tables.preprocessor import Arrays
@@ -18,7 +19,7 @@ N_NEAREST = 10
 MOST_TREES = 1000  # of all classes together
 MOST_LEVELS = 200  # beyond it, codes of categories are read as numbers
 
-SMALLER_IS_BETTER = ("RMSE", "MAE", "log-loss")
+SMALLER_IS_BETTER = tuple(m.label for m in MEASURES.values() if m.smaller_is_better)
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 from tabr.config import TrainingConfig
 from tabr.device.cuda_graphs import GraphedFunction, Lane, run_in_lanes
-from tabr.errors import TrainingError
+from tabr.errors import ParameterError, TrainingError
 from tabr.training.optimizers import AdamW, Stepper
 
 Stop = Literal["patience", "max_epochs", "time_limit", "interrupted"]
@@ -63,7 +63,8 @@ class Job:
         lane: Where it happens.
         freeze: Called once, before epoch `freeze_after` of the config.
         watch: Called after each epoch, before the next; it may add to the history.
-        optimizer: Takes the steps; None is AdamW as the config describes it.
+        optimizer: Takes the steps; None is AdamW as the config describes it. With
+            another, a config that says more of AdamW than its defaults is refused.
         positions: Which of the training rows it learns from, (k,) on the CPU; None is
             all.
     """
@@ -158,12 +159,30 @@ def _progress(runs: list[_Run]) -> str:
     return f"epoch {epoch}, {n_left} of {len(runs)} improving, best {mean:.5g}"
 
 
+def _check_settings_of_adamw(config: TrainingConfig) -> None:
+    """Refuse what only AdamW follows, where another optimizer takes the steps."""
+    usual = TrainingConfig()
+    names = ("schedule", "weight_average", "gradient_clip", "betas")
+    given = [
+        f"{name}={getattr(config, name)!r}"
+        for name in names
+        if getattr(config, name) != getattr(usual, name)
+    ]
+    if given:
+        raise ParameterError(
+            f"{', '.join(names)} are settings of AdamW, however {', '.join(given)} came"
+            " to a network with an optimizer of its own: leave them out"
+        )
+
+
 class _Run:
     """One job on its way."""
 
     def __init__(
         self, job: Job, n_rows: int, config: TrainingConfig, start: float
     ) -> None:
+        if job.optimizer is not None:
+            _check_settings_of_adamw(config)
         self.job, self.config, self.start = job, config, start
         self.n_rows = n_rows if job.positions is None else len(job.positions)
         # What an epoch leaves behind: parameters, and statistics of normalisations.

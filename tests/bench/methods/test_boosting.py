@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tabr.bench.methods import catboost, lightgbm, xgboost
-from tabr.bench.methods.boosting import Boosting
+from tabr.bench.methods.boosting import EVAL_METRICS, NEAREST_METRICS, Boosting
 from tabr.bench.tasks.task import LabelledRows
-from tabr.metrics import accuracy, rmse
+from tabr.metrics import make_score
 from tabr.optional import require
 from tests.bench.methods.checks import KINDS, SETTINGS, parts
 
@@ -38,17 +41,17 @@ def labelled(kind: str) -> tuple[LabelledRows, LabelledRows]:
     )
 
 
-def fitted(name: str, kind: str = "regression", **params: Any) -> Boosting:
-    method = LIBRARIES[name](SETTINGS[kind], 0, **{"learning_rate": 0.1, **params})
+def fitted(
+    name: str, kind: str = "regression", scoring: str | None = None, **params: Any
+) -> Boosting:
+    setting = replace(SETTINGS[kind], scoring=scoring)
+    method = LIBRARIES[name](setting, 0, **{"learning_rate": 0.1, **params})
     return method.fit(*labelled(kind))
 
 
-def validation_score(method: Boosting, kind: str) -> float:
+def validation_score(method: Boosting, kind: str, scoring: str | None = None) -> float:
     val = labelled(kind)[1]
-    prediction = method.predict(val.X)
-    if kind == "regression":
-        return -rmse(val.y, prediction)
-    return accuracy(np.unique(val.y, return_inverse=True)[1], prediction)
+    return make_score(scoring, val.X, val.y, method.classes)(method.predict(val.X))
 
 
 @each_library
@@ -74,6 +77,65 @@ def test_more_trees_never_make_the_validation_score_worse(name: str, kind: str) 
     scores = np.array([validation_score(method, kind) for method in methods])
     assert (np.diff(scores) > -1e-6).all()
     assert methods[-1].best_epoch in range(1, 64)  # something was cut
+
+
+@each_library
+@pytest.mark.parametrize(("scoring", "kind"), EVAL_METRICS)
+def test_more_trees_never_make_the_score_worse_that_was_asked_for(
+    name: str, scoring: str, kind: str
+) -> None:
+    if name not in EVAL_METRICS[scoring, kind]:  # type: ignore[index]
+        pytest.skip("the library has none")
+    params = {"learning_rate": 0.5, "patience": 100}
+    methods = [fitted(name, kind, scoring, n_trees=n, **params) for n in (1, 8, 64)]
+    scores = [validation_score(method, kind, scoring) for method in methods]
+    assert (np.diff(scores) > -1e-6).all()
+    assert {method.stopped_by for method in methods} == {None}
+
+
+@each_library
+@pytest.mark.parametrize("kind", ["binary", "classes"])
+def test_another_scoring_keeps_another_number_of_trees(name: str, kind: str) -> None:
+    params = {"learning_rate": 0.5, "n_trees": 64}
+    scorings = ("accuracy", "log-loss", "roc-auc")
+    assert len({fitted(name, kind, s, **params).best_epoch for s in scorings}) > 1
+
+
+@each_library
+@pytest.mark.parametrize(("scoring", "kind"), NEAREST_METRICS)
+def test_what_is_nearest_is_taken_and_told(name: str, scoring: str, kind: str) -> None:
+    nearest = NEAREST_METRICS[scoring, kind].get(name)  # type: ignore[index]
+    if nearest is None:
+        pytest.skip("the library has none")
+    method = fitted(name, kind, scoring, n_trees=8)
+    assert method.stopped_by == nearest
+    assert method.best_epoch in range(1, 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "usual"),
+    [
+        ("xgboost", "merror"),
+        ("lightgbm", "multi_error and multi_logloss"),
+        ("catboost", "Accuracy"),
+    ],
+)
+def test_what_a_library_cannot_be_stopped_by_is_told(name: str, usual: str) -> None:
+    method, plain = (
+        fitted(name, "classes", scoring, n_trees=20)
+        for scoring in ("balanced-accuracy", None)
+    )
+    assert (method.stopped_by, plain.stopped_by) == (usual, None)
+    assert method.best_epoch == plain.best_epoch
+
+
+def test_the_guide_has_the_names_of_the_libraries() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "baselines.md").read_text("utf-8")
+    section = text.split("## What boosted trees stop by")[1].split("\n## ")[0]
+    words = set(re.findall(r"`([\w:=-]+)", section))
+    tables = [*EVAL_METRICS.items(), *NEAREST_METRICS.items()]
+    assert words >= {scoring for (scoring, _), _ in tables}
+    assert words >= {name for _, names in tables for name in names.values()}
 
 
 @each_library

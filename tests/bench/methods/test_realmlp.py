@@ -222,6 +222,13 @@ def test_the_optimizer_is_adam_with_the_papers_factors() -> None:
 # --- the method -----------------------------------------------------------------------
 
 
+def test_smoothed_labels_are_its_own_and_not_those_of_the_loop() -> None:
+    smooth, hard = (fitted("classes", label_smoothing=share) for share in (0.3, 0.0))
+    assert smooth.config.label_smoothing == 0.3
+    X = parts("classes").test.X
+    assert smooth.predict(X).max() < hard.predict(X).max()
+
+
 def test_all_epochs_are_run_the_schedule_ends_and_the_best_is_kept() -> None:
     method = fitted("regression", max_epochs=6)
     assert len(method.history.score) == 6

@@ -45,6 +45,8 @@ class Setting:
         n_threads: Threads of libraries that have their own; None is all cores.
         on_epoch: Called by networks after each epoch with its number and validation
             score, larger is better; what it raises ends the fit.
+        scoring: The measure by which the validation part decides; None is the paper's,
+            or the method's own.
     """
 
     outcome: Outcome
@@ -53,6 +55,7 @@ class Setting:
     device: str | None = None
     n_threads: int | None = None
     on_epoch: Callable[[int, float], None] | None = None
+    scoring: str | None = None
 
     def report(self, history: History) -> None:
         """Call `on_epoch` for the last epoch of a history."""
@@ -79,6 +82,8 @@ class Method(ABC):
             "model.width"; with a "?" at the end it may be missing.
         device: Where it computes.
         best_epoch: The epoch (or number of trees) that was kept, where there is one.
+        stopped_by: What decides instead of the setting's scoring, as a library calls
+            it; None where it is that.
     """
 
     outcomes: ClassVar[tuple[Outcome, ...]] = OUTCOMES
@@ -100,6 +105,7 @@ class Method(ABC):
         self.setting, self.seed = setting, seed
         self.device = choose_device(setting.device)
         self.best_epoch: int | None = None
+        self.stopped_by: str | None = None
 
     @classmethod
     def published(cls, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,7 +189,7 @@ class ArrayMethod(Method):
         )
         arrays = self.preprocessor.fit_transform(train.X)
         learned = Encoded(arrays, self.target.encode(train.y))
-        score = make_score(None, val.X, val.y, self.classes)
+        score = make_score(self.setting.scoring, val.X, val.y, self.classes)
         self._fit(learned, self._encoded(val), score)
         return self
 

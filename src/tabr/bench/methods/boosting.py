@@ -2,16 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from tabr.bench.methods.base import ArrayMethod, Floats, Setting, check_minimum
+from tabr.config import Task
 from tabr.errors import ParameterError
 
 PATIENCE = 200  # rounds, of the tuned configurations
+
+# What each library calls a measure of a task, or one of the same order.
+EVAL_METRICS: Mapping[tuple[str, Task], Mapping[str, str]] = {
+    ("rmse", "regression"): {"xgboost": "rmse", "lightgbm": "rmse", "catboost": "RMSE"},
+    ("mae", "regression"): {"xgboost": "mae", "lightgbm": "mae", "catboost": "MAE"},
+    ("r2", "regression"): {"xgboost": "rmse", "lightgbm": "rmse", "catboost": "RMSE"},
+    ("accuracy", "binary"): {
+        "xgboost": "error",
+        "lightgbm": "binary_error",
+        "catboost": "Accuracy",
+    },
+    ("accuracy", "classes"): {
+        "xgboost": "merror",
+        "lightgbm": "multi_error",
+        "catboost": "Accuracy",
+    },
+    ("balanced-accuracy", "binary"): {"catboost": "BalancedAccuracy"},
+    ("log-loss", "binary"): {
+        "xgboost": "logloss",
+        "lightgbm": "binary_logloss",
+        "catboost": "Logloss",
+    },
+    ("log-loss", "classes"): {
+        "xgboost": "mlogloss",
+        "lightgbm": "multi_logloss",
+        "catboost": "MultiClass",
+    },
+    ("roc-auc", "binary"): {"xgboost": "auc", "lightgbm": "auc", "catboost": "AUC"},
+    ("average-precision", "binary"): {"lightgbm": "average_precision"},
+}
+# What is nearest, where there is none: areas between points joined by other lines, and
+# of several classes means that weigh them otherwise.
+NEAREST_METRICS: Mapping[tuple[str, Task], Mapping[str, str]] = {
+    ("roc-auc", "classes"): {
+        "xgboost": "auc",
+        "lightgbm": "auc_mu",
+        "catboost": "AUC:type=Mu",
+    },
+    ("average-precision", "binary"): {"xgboost": "aucpr", "catboost": "PRAUC"},
+    ("average-precision", "classes"): {"xgboost": "aucpr"},
+}
 
 
 class Boosting(ArrayMethod):
@@ -61,6 +103,24 @@ class Boosting(ArrayMethod):
         params = super().published(config)
         params.setdefault("patience", PATIENCE)
         return params
+
+    def eval_metrics(self, usual: Sequence[str]) -> list[str]:
+        """Return the library's names of what decides about the number of trees.
+
+        It is the setting's scoring, or what is nearest, or else what is usual; the
+        last two are told as `stopped_by`.
+        """
+        scoring, library = self.setting.scoring, self.libraries[0]
+        if scoring is None:
+            return list(usual)
+        key = scoring, self.task
+        same = EVAL_METRICS.get(key, {}).get(library)
+        if same is not None:
+            return [same]
+        nearest = NEAREST_METRICS.get(key, {}).get(library)
+        names = list(usual) if nearest is None else [nearest]
+        self.stopped_by = " and ".join(names)
+        return names
 
     def _final(self, output: Floats) -> Floats:
         """Return probabilities of both classes, where a library gives the second's."""

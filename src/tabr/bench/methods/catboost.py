@@ -2,7 +2,8 @@
 
 It sees raw numbers and the categories themselves, as codes; a category without a level
 is a code of its own, -1. It minimises the squared error or the log-loss, and the number
-of trees is the best by the RMSE or the accuracy, as in the published runs.
+of trees is the best by the RMSE or the accuracy, as in the published runs, unless the
+setting has another scoring.
 
 Those runs ended the training by a statistical test, the library's `IncToDec` with
 `od_pval = 0.001`, which waits at least `patience` rounds after the best.
@@ -78,10 +79,12 @@ class CatBoost(Boosting):
         if options.pop("task_type") == "GPU" and device.type == "cuda":
             options |= {"task_type": "GPU", "devices": str(device.index or 0)}
             self.device = device
-        if self.task == "regression":
-            self.model = library.CatBoostRegressor(**options)
-        else:
-            self.model = library.CatBoostClassifier(**options, eval_metric="Accuracy")
+        is_number = self.task == "regression"
+        (options["eval_metric"],) = self.eval_metrics(
+            ["RMSE" if is_number else "Accuracy"]
+        )
+        make = library.CatBoostRegressor if is_number else library.CatBoostClassifier
+        self.model = make(**options)
         self.model.fit(self._pool(train), eval_set=self._pool(val))
         self.best_epoch = self.model.tree_count_
 

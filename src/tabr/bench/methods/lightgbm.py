@@ -4,7 +4,7 @@ It sees raw numbers and one-hot categories. It minimises the squared error or th
 log-loss. As in the published runs a classifier is watched by two measures, the share of
 wrong classes and the log-loss. Training ends as soon as one of them has not improved
 for `patience` rounds, and this one decides the number of trees. If none ends it, the
-first decides.
+first decides. A scoring of the setting is the only measure.
 
 NOTE[DIFF]: the published runs set `bagging_fraction` without `bagging_freq`, by which
 the library draws no rows at all; the parameter is kept, and does as little here.
@@ -63,7 +63,7 @@ class LightGBM(Boosting):
         options = {
             **self.options,
             "objective": objective,
-            "metric": metrics,
+            "metric": self.eval_metrics(metrics),
             "seed": self.seed,
             "num_threads": self.setting.n_threads or 0,
             # Otherwise a race between two ways of summing decides about rounding.

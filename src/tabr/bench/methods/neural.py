@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tabr.bench.methods.base import ArrayMethod, Encoded, Floats, Setting
 from tabr.config import EmbeddingConfig, EmbeddingKind, TrainingConfig
 from tabr.device.cuda_graphs import Lane
+from tabr.errors import ParameterError
 from tabr.metrics import Score
 from tabr.network.rows import Rows
 from tabr.tables.preprocessor import Arrays
@@ -35,6 +36,8 @@ PUBLISHED_EMBEDDING: Mapping[str, str] = {
     "n_frequencies": "model.num_embeddings.n_frequencies?",
     "frequency_scale": "model.num_embeddings.frequency_scale?",
 }
+# What `TrainingConfig` has for TabR alone.
+OF_TABR = {"freeze_after", "record_context", "label_smoothing"}
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,20 @@ class NeuralMethod(ArrayMethod):
     history: History
 
     def __init__(self, setting: Setting, seed: int, **params: Any) -> None:
-        """Keep the parameters: fields of `TrainingConfig` and of `config_type`."""
+        """Keep the parameters: fields of `TrainingConfig` and of `config_type`.
+
+        A name that both have is the network's.
+        """
         super().__init__(setting, seed)
-        names = params.keys() & {part.name for part in fields(TrainingConfig)}
-        training = {name: params.pop(name) for name in names}
+        own = {part.name for part in fields(self.config_type)}
+        common = {part.name for part in fields(TrainingConfig)} - own
+        strange = sorted(params.keys() & common & OF_TABR)
+        if strange:
+            raise ParameterError(
+                f"{', '.join(sorted(OF_TABR))} belong to the training of TabR, however"
+                f" {', '.join(strange)} came to {type(self).__name__}: leave it out"
+            )
+        training = {name: params.pop(name) for name in params.keys() & common}
         self.training = replace(self.training_defaults, **training)
         self.config = self.config_type(**params)
 

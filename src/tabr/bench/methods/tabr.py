@@ -20,6 +20,7 @@ from tabr.bench.methods.neural import (
 from tabr.bench.methods.spaces import EMBEDDINGS, Integer, Space, Uniform, rates
 from tabr.bench.tasks.task import LabelledRows
 from tabr.config import EmbeddingKind
+from tabr.errors import ParameterError
 
 
 class TabRMethod(Method):
@@ -69,6 +70,13 @@ class TabRMethod(Method):
         params.setdefault("preset", "paper")
         if params["preset"] == "paper" and not setting.normalized:
             params["normalization"] = "none"  # as the published runs did
+        if setting.scoring is not None and params.get("scoring") is not None:
+            raise ParameterError(
+                "scoring is that of all methods or a parameter of one, however"
+                f" {setting.scoring!r} and {params['scoring']!r} came: leave out one"
+            )
+        if setting.scoring is not None:
+            params["scoring"] = setting.scoring
         self.estimator = make(
             embedding=EmbeddedConfig(
                 embedding, embedding_width, n_frequencies, frequency_scale

@@ -1,7 +1,8 @@
 """XGBoost (Chen and Guestrin, 2016) with the paper's settings and tuning space.
 
 It sees raw numbers and one-hot categories. It minimises the squared error or the
-log-loss, and stops by the RMSE or the share of wrong classes, as the published runs.
+log-loss, and stops by the RMSE or the share of wrong classes, as the published runs,
+unless the setting has another scoring.
 
 NOTE[DIFF]: the published runs used an older version on a GPU (`gpu_hist`, a constant
 `base_score`); here it is `hist` of the installed version, which takes its first guess
@@ -68,7 +69,7 @@ class XGBoost(Boosting):
         options = {
             **self.options,
             "objective": objective,
-            "eval_metric": metric,
+            "eval_metric": self.eval_metrics([metric]),
             "tree_method": "hist",
             "device": str(self.device),
             "seed": self.seed,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tabr.bench.tasks.splits import random_split
 from tabr.errors import DataError
+from tabr.metrics import Measure, find_measure
 from tabr.tables.cells import ColumnKind
 from tabr.tables.files import read_table
 
@@ -99,6 +100,11 @@ class Task:
     def metric(self) -> Literal["rmse", "accuracy"]:
         """The measure of a prediction."""
         return "rmse" if self.kind == "regression" else "accuracy"
+
+    def measure(self, scoring: str | None = None) -> Measure:
+        """Return the measure of a scoring; None is the paper's."""
+        name, of_classes = scoring or self.metric, self.kind == "classification"
+        return find_measure(name, of_classes=of_classes, task=self.label)
 
     @property
     def comparable(self) -> bool:

@@ -50,6 +50,17 @@ def test_another_scoring_keeps_another_epoch(name: str):
     assert len(epochs) > 1
 
 
+def test_seeds_that_are_fitted_as_one_follow_the_scoring_too():
+    setting, data = replace(SETTINGS["classes"], scoring="roc-auc"), parts("classes")
+    entry = METHODS["tabr-s"]
+    single, *joint = (entry.make(setting, 0, **SMALL["tabr-s"]) for _ in range(2))
+    joint.append(entry.make(setting, 1, **SMALL["tabr-s"]))
+    entry.method.fit_as_one(joint, data.train, data.val)
+    assert joint[0].best_epoch == single.fit(data.train, data.val).best_epoch
+    best = joint[1].estimator.members_[0].history.best_score  # type: ignore[attr-defined]
+    assert validation_score(joint[1], "classes", "roc-auc") == pytest.approx(best)
+
+
 @pytest.mark.parametrize("scoring", ["mae", "rmse", "r2"])
 def test_choices_of_methods_without_epochs_are_by_the_scoring(scoring: str):
     method = fitted("knn", "regression", scoring)

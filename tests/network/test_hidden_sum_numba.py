@@ -18,7 +18,7 @@ from tabr.network.hidden_sum import _kernel, hidden_sum
 pytest.importorskip("numba")
 from tabr.network import hidden_sum_numba
 
-TILE = hidden_sum_numba._TILE
+TILE = hidden_sum_numba.TILE
 RATE = 0.38852797479169876
 
 shapes = pytest.mark.parametrize(

@@ -18,11 +18,10 @@ from torch import Tensor
 
 from tabr.device.compiled import compiled
 from tabr.device.threads import split_work
+from tabr.device.tiles_numba import FOUR, TILE, multiply
 from tabr.network.hidden_sum_cpu import CACHE_BYTES
 
-_TILE = 192  # units; a constant, so that loops over them are unrolled
-_HALF = _TILE // 2
-_FOUR = 4 * _TILE  # of four neighbours
+_HALF = TILE // 2
 _STRIDE = np.uint32(0x9E3779B1)  # of the hash from unit to unit
 _LOW = np.uint32(0xFFFF)
 
@@ -35,7 +34,7 @@ class Narrow(torch.autograd.Function):
         """Return the sums (b, h); inputs are the arguments of `hidden_sum`."""
         d, w, weight, bias = (x.detach().contiguous() for x in inputs[:4])
         drop, c = _Drop.drawn(inputs[4]), _in_tiles(bias)
-        v = _in_tiles(weight.T).transpose(0, 1).flatten(1)  # (n, p * _TILE)
+        v = _in_tiles(weight.T).transpose(0, 1).flatten(1)  # (n, p * TILE)
         out = d.new_empty(len(d), *c.shape)
 
         def work(rows: range) -> None:
@@ -61,7 +60,7 @@ class Narrow(torch.autograd.Function):
             return grad_v, grad_c
 
         grad_v, grad_c = _totals(split_work(work, len(d)))
-        by_input = grad_v.view(len(c), -1, _TILE).transpose(0, 1)  # (p, n, _TILE)
+        by_input = grad_v.view(len(c), -1, TILE).transpose(0, 1)  # (p, n, TILE)
         grad_weight, grad_bias = _units(by_input, ctx.h).T, _units(grad_c, ctx.h)
         return grad_d if needed else None, grad_w, grad_weight, grad_bias, None
 
@@ -168,18 +167,18 @@ class _Drop(NamedTuple):
         It is for four neighbours' activations, their factors, a tile of sums and one
         of gradients. Without dropout nobody writes the factors.
         """
-        return like.new_full((10 * _TILE,), self.scale)
+        return like.new_full((10 * TILE,), self.scale)
 
 
 def _in_tiles(x: Tensor) -> Tensor:
-    """Return (..., h) as (..., n, _TILE); zeros, which change no sum, fill the last."""
-    filled = F.pad(x, (0, -x.shape[-1] % _TILE))
-    tiles: Tensor = filled.unflatten(-1, (-1, _TILE))
+    """Return (..., h) as (..., n, TILE); zeros, which change no sum, fill the last."""
+    filled = F.pad(x, (0, -x.shape[-1] % TILE))
+    tiles: Tensor = filled.unflatten(-1, (-1, TILE))
     return tiles
 
 
 def _units(tiles: Tensor, h: int) -> Tensor:
-    """Return the h units (..., h) of tiles (..., n, _TILE)."""
+    """Return the h units (..., h) of tiles (..., n, TILE)."""
     return tiles.flatten(-2)[..., :h].contiguous()
 
 
@@ -218,9 +217,9 @@ def _ends(rows: range) -> tuple[int, int]:
 @compiled
 def _parts(buffer):
     """Return room for activations, for factors, for sums and for one tile more."""
-    sums = 2 * _FOUR
-    more = sums + _TILE
-    return buffer[:_FOUR], buffer[_FOUR:sums], buffer[sums:more], buffer[more:]
+    sums = 2 * FOUR
+    more = sums + TILE
+    return buffer[:FOUR], buffer[FOUR:sums], buffer[sums:more], buffer[more:]
 
 
 @compiled
@@ -262,44 +261,13 @@ def _draw_factors(factors, seed, pair, t, threshold, scale):
         x2 = _mixed(np.uint32(unit + key2))
         x3 = _mixed(np.uint32(unit + key3))
         factors[j] = scale if x0 >= high else zero
-        factors[_TILE + j] = scale if x1 >= high else zero
-        factors[2 * _TILE + j] = scale if x2 >= high else zero
-        factors[3 * _TILE + j] = scale if x3 >= high else zero
+        factors[TILE + j] = scale if x1 >= high else zero
+        factors[2 * TILE + j] = scale if x2 >= high else zero
+        factors[3 * TILE + j] = scale if x3 >= high else zero
         factors[_HALF + j] = scale if np.uint32(x0 & _LOW) >= low else zero
-        factors[_TILE + _HALF + j] = scale if np.uint32(x1 & _LOW) >= low else zero
-        factors[2 * _TILE + _HALF + j] = scale if np.uint32(x2 & _LOW) >= low else zero
-        factors[3 * _TILE + _HALF + j] = scale if np.uint32(x3 & _LOW) >= low else zero
-
-
-@compiled
-def _activate(z, d0, d1, d2, d3, v, c):
-    """Write c + d v for four differences (p,): v (p * _TILE), c (_TILE)."""
-    p = len(d0)
-    for j in range(_TILE):
-        z[j] = c[j]
-        z[_TILE + j] = c[j]
-        z[2 * _TILE + j] = c[j]
-        z[3 * _TILE + j] = c[j]
-    for q in range(0, p - 3, 4):
-        a0, a1, a2, a3 = d0[q], d0[q + 1], d0[q + 2], d0[q + 3]
-        b0, b1, b2, b3 = d1[q], d1[q + 1], d1[q + 2], d1[q + 3]
-        e0, e1, e2, e3 = d2[q], d2[q + 1], d2[q + 2], d2[q + 3]
-        f0, f1, f2, f3 = d3[q], d3[q + 1], d3[q + 2], d3[q + 3]
-        u = v[q * _TILE : (q + 4) * _TILE]
-        for j in range(_TILE):
-            u0, u1, u2, u3 = u[j], u[_TILE + j], u[2 * _TILE + j], u[3 * _TILE + j]
-            z[j] += a0 * u0 + a1 * u1 + a2 * u2 + a3 * u3
-            z[_TILE + j] += b0 * u0 + b1 * u1 + b2 * u2 + b3 * u3
-            z[2 * _TILE + j] += e0 * u0 + e1 * u1 + e2 * u2 + e3 * u3
-            z[3 * _TILE + j] += f0 * u0 + f1 * u1 + f2 * u2 + f3 * u3
-    for q in range(p // 4 * 4, p):
-        a0, b0, e0, f0 = d0[q], d1[q], d2[q], d3[q]
-        u = v[q * _TILE : (q + 1) * _TILE]
-        for j in range(_TILE):
-            z[j] += a0 * u[j]
-            z[_TILE + j] += b0 * u[j]
-            z[2 * _TILE + j] += e0 * u[j]
-            z[3 * _TILE + j] += f0 * u[j]
+        factors[TILE + _HALF + j] = scale if np.uint32(x1 & _LOW) >= low else zero
+        factors[2 * TILE + _HALF + j] = scale if np.uint32(x2 & _LOW) >= low else zero
+        factors[3 * TILE + _HALF + j] = scale if np.uint32(x3 & _LOW) >= low else zero
 
 
 @compiled
@@ -311,18 +279,18 @@ def _spread(z, d0, d1, d2, d3, grad_v):
         b0, b1, b2, b3 = d1[q], d1[q + 1], d1[q + 2], d1[q + 3]
         e0, e1, e2, e3 = d2[q], d2[q + 1], d2[q + 2], d2[q + 3]
         f0, f1, f2, f3 = d3[q], d3[q + 1], d3[q + 2], d3[q + 3]
-        u = grad_v[q * _TILE : (q + 4) * _TILE]
-        for j in range(_TILE):
-            z0, z1, z2, z3 = z[j], z[_TILE + j], z[2 * _TILE + j], z[3 * _TILE + j]
+        u = grad_v[q * TILE : (q + 4) * TILE]
+        for j in range(TILE):
+            z0, z1, z2, z3 = z[j], z[TILE + j], z[2 * TILE + j], z[3 * TILE + j]
             u[j] += a0 * z0 + b0 * z1 + e0 * z2 + f0 * z3
-            u[_TILE + j] += a1 * z0 + b1 * z1 + e1 * z2 + f1 * z3
-            u[2 * _TILE + j] += a2 * z0 + b2 * z1 + e2 * z2 + f2 * z3
-            u[3 * _TILE + j] += a3 * z0 + b3 * z1 + e3 * z2 + f3 * z3
+            u[TILE + j] += a1 * z0 + b1 * z1 + e1 * z2 + f1 * z3
+            u[2 * TILE + j] += a2 * z0 + b2 * z1 + e2 * z2 + f2 * z3
+            u[3 * TILE + j] += a3 * z0 + b3 * z1 + e3 * z2 + f3 * z3
     for q in range(p // 4 * 4, p):
         a0, b0, e0, f0 = d0[q], d1[q], d2[q], d3[q]
-        u = grad_v[q * _TILE : (q + 1) * _TILE]
-        for j in range(_TILE):
-            z0, z1, z2, z3 = z[j], z[_TILE + j], z[2 * _TILE + j], z[3 * _TILE + j]
+        u = grad_v[q * TILE : (q + 1) * TILE]
+        for j in range(TILE):
+            z0, z1, z2, z3 = z[j], z[TILE + j], z[2 * TILE + j], z[3 * TILE + j]
             u[j] += a0 * z0 + b0 * z1 + e0 * z2 + f0 * z3
 
 
@@ -332,13 +300,13 @@ def _pull(z, v, grad_d):
     n = len(grad_d)
     zero = z.dtype.type(0)
     for q in range(grad_d.shape[1]):
-        u = v[q * _TILE : (q + 1) * _TILE]
+        u = v[q * TILE : (q + 1) * TILE]
         s0 = s1 = s2 = s3 = zero
-        for j in range(_TILE):
+        for j in range(TILE):
             s0 += z[j] * u[j]
-            s1 += z[_TILE + j] * u[j]
-            s2 += z[2 * _TILE + j] * u[j]
-            s3 += z[3 * _TILE + j] * u[j]
+            s1 += z[TILE + j] * u[j]
+            s2 += z[2 * TILE + j] * u[j]
+            s3 += z[3 * TILE + j] * u[j]
         grad_d[0, q] += s0
         if n > 1:
             grad_d[1, q] += s1
@@ -353,12 +321,12 @@ def _weigh(z, factors, sums, w):
     """Add to the sums of a tile what four neighbours of weights w give it."""
     zero = z.dtype.type(0)
     w0, w1, w2, w3 = w
-    for j in range(_TILE):
-        z0, z1, z2, z3 = z[j], z[_TILE + j], z[2 * _TILE + j], z[3 * _TILE + j]
+    for j in range(TILE):
+        z0, z1, z2, z3 = z[j], z[TILE + j], z[2 * TILE + j], z[3 * TILE + j]
         z0 = zero if z0 <= zero else z0 * factors[j]
-        z1 = zero if z1 <= zero else z1 * factors[_TILE + j]
-        z2 = zero if z2 <= zero else z2 * factors[2 * _TILE + j]
-        z3 = zero if z3 <= zero else z3 * factors[3 * _TILE + j]
+        z1 = zero if z1 <= zero else z1 * factors[TILE + j]
+        z2 = zero if z2 <= zero else z2 * factors[2 * TILE + j]
+        z3 = zero if z3 <= zero else z3 * factors[3 * TILE + j]
         sums[j] += w0 * z0 + w1 * z1 + w2 * z2 + w3 * z3
 
 
@@ -371,32 +339,32 @@ def _turn(z, factors, g, sums, w):
     zero = z.dtype.type(0)
     w0, w1, w2, w3 = w
     s0 = s1 = s2 = s3 = zero
-    for j in range(_TILE):
-        z0, z1, z2, z3 = z[j], z[_TILE + j], z[2 * _TILE + j], z[3 * _TILE + j]
+    for j in range(TILE):
+        z0, z1, z2, z3 = z[j], z[TILE + j], z[2 * TILE + j], z[3 * TILE + j]
         g0 = zero if z0 <= zero else g[j] * factors[j]
-        g1 = zero if z1 <= zero else g[j] * factors[_TILE + j]
-        g2 = zero if z2 <= zero else g[j] * factors[2 * _TILE + j]
-        g3 = zero if z3 <= zero else g[j] * factors[3 * _TILE + j]
+        g1 = zero if z1 <= zero else g[j] * factors[TILE + j]
+        g2 = zero if z2 <= zero else g[j] * factors[2 * TILE + j]
+        g3 = zero if z3 <= zero else g[j] * factors[3 * TILE + j]
         s0 += g0 * z0
         s1 += g1 * z1
         s2 += g2 * z2
         s3 += g3 * z3
         z[j] = w0 * g0
-        z[_TILE + j] = w1 * g1
-        z[2 * _TILE + j] = w2 * g2
-        z[3 * _TILE + j] = w3 * g3
+        z[TILE + j] = w1 * g1
+        z[2 * TILE + j] = w2 * g2
+        z[3 * TILE + j] = w3 * g3
         sums[j] += w0 * g0 + w1 * g1 + w2 * g2 + w3 * g3
     return s0, s1, s2, s3
 
 
 @compiled
 def _read(z, x0, x1, x2, x3, c):
-    """Write products of four neighbours (up to _TILE,), with the bias c."""
+    """Write products of four neighbours (up to TILE,), with the bias c."""
     for j in range(len(x0)):
         z[j] = x0[j] + c[j]
-        z[_TILE + j] = x1[j] + c[j]
-        z[2 * _TILE + j] = x2[j] + c[j]
-        z[3 * _TILE + j] = x3[j] + c[j]
+        z[TILE + j] = x1[j] + c[j]
+        z[2 * TILE + j] = x2[j] + c[j]
+        z[3 * TILE + j] = x3[j] + c[j]
 
 
 @compiled
@@ -409,9 +377,9 @@ def _read_shared(z, row, candidates, index, k, a, b):
     x3 = candidates[index[min(k + 3, last)]][a:b]
     for j in range(len(x0)):
         z[j] = row[j] - x0[j]
-        z[_TILE + j] = row[j] - x1[j]
-        z[2 * _TILE + j] = row[j] - x2[j]
-        z[3 * _TILE + j] = row[j] - x3[j]
+        z[TILE + j] = row[j] - x1[j]
+        z[2 * TILE + j] = row[j] - x2[j]
+        z[3 * TILE + j] = row[j] - x3[j]
 
 
 @compiled
@@ -435,7 +403,7 @@ def _add_four(grad_w, k, s):
 def _sum(buffer, d, w, v, c, out, seed, threshold, scale, first, last):
     """Write the sums of rows first..last.
 
-    Shapes: d (b, m, p), w (b, m), v (n, p * _TILE), c (n, _TILE), out (b, n, _TILE).
+    Shapes: d (b, m, p), w (b, m), v (n, p * TILE), c (n, TILE), out (b, n, TILE).
     """
     m, scale = d.shape[1], buffer.dtype.type(scale)
     z, factors, sums, _ = _parts(buffer)
@@ -444,7 +412,7 @@ def _sum(buffer, d, w, v, c, out, seed, threshold, scale, first, last):
             sums[:] = 0
             for k in range(0, m, 4):
                 k1, k2, k3 = min(k + 1, m - 1), min(k + 2, m - 1), min(k + 3, m - 1)
-                _activate(z, d[i, k], d[i, k1], d[i, k2], d[i, k3], v[t], c[t])
+                multiply(z, d[i, k], d[i, k1], d[i, k2], d[i, k3], v[t], c[t])
                 if threshold > 0:
                     _draw_factors(factors, seed, i * m + k, t, threshold, scale)
                 _weigh(z, factors, sums, _four_weights(w[i], k))
@@ -482,7 +450,7 @@ def _go_back(
             near[:] = g[i, t]
             for k in range(0, m, 4):
                 k1, k2, k3 = min(k + 1, m - 1), min(k + 2, m - 1), min(k + 3, m - 1)
-                _activate(z, d[i, k], d[i, k1], d[i, k2], d[i, k3], v[t], c[t])
+                multiply(z, d[i, k], d[i, k1], d[i, k2], d[i, k3], v[t], c[t])
                 if threshold > 0:
                     _draw_factors(factors, seed, i * m + k, t, threshold, scale)
                 s = _turn(z, factors, near, sums, _four_weights(w[i], k))
@@ -499,7 +467,7 @@ def _sum_given(buffer, hidden, w, c, out, seed, threshold, scale, first, last):
     m, h, scale = w.shape[1], hidden.shape[1], buffer.dtype.type(scale)
     z, factors, sums, _ = _parts(buffer)
     for t in range(len(c)):
-        a, b = t * _TILE, min(h, (t + 1) * _TILE)
+        a, b = t * TILE, min(h, (t + 1) * TILE)
         z[:] = 0
         for i in range(first, last):
             sums[:] = 0
@@ -521,7 +489,7 @@ def _go_back_given(
     m, h, scale = w.shape[1], hidden.shape[1], buffer.dtype.type(scale)
     z, factors, sums, near = _parts(buffer)
     for t in range(len(c)):
-        a, b = t * _TILE, min(h, (t + 1) * _TILE)
+        a, b = t * TILE, min(h, (t + 1) * TILE)
         z[:] = 0
         sums[:] = 0
         for i in range(first, last):
@@ -535,7 +503,7 @@ def _go_back_given(
                 s = _turn(z, factors, near, sums, _four_weights(w[i], k))
                 _add_four(grad_w[i], k, s)
                 for r in range(min(4, m - k)):
-                    x[k + r][a:b] = z[r * _TILE : r * _TILE + b - a]
+                    x[k + r][a:b] = z[r * TILE : r * TILE + b - a]
         grad_c[t] += sums
 
 
@@ -545,12 +513,12 @@ def _sum_shared(
 ):
     """Write the sums of rows first..last.
 
-    Shapes: rows and out (b, n, _TILE), candidates (n, h), index and w (b, m).
+    Shapes: rows and out (b, n, TILE), candidates (n, h), index and w (b, m).
     """
     m, h, scale = w.shape[1], candidates.shape[1], buffer.dtype.type(scale)
     z, factors, sums, near = _parts(buffer)
     for t in range(rows.shape[1]):
-        a, b = t * _TILE, min(h, (t + 1) * _TILE)
+        a, b = t * TILE, min(h, (t + 1) * TILE)
         z[:] = 0
         for i in range(first, last):
             sums[:] = 0
@@ -584,7 +552,7 @@ def _go_back_shared(
     m, h, scale = w.shape[1], candidates.shape[1], buffer.dtype.type(scale)
     z, factors, sums, near = _parts(buffer)
     for t in range(rows.shape[1]):
-        a, b = t * _TILE, min(h, (t + 1) * _TILE)
+        a, b = t * TILE, min(h, (t + 1) * TILE)
         z[:] = 0
         for i in range(first, last):
             sums[:] = 0
@@ -598,5 +566,5 @@ def _go_back_shared(
                 _add_four(grad_w[i], k, s)
                 for r in range(min(4, m - k)):
                     grad = grad_candidates[index[i, k + r]][a:b]
-                    grad -= z[r * _TILE : r * _TILE + b - a]
+                    grad -= z[r * TILE : r * TILE + b - a]
             grad_rows[i, t] = sums

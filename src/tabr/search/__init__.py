@@ -6,6 +6,7 @@ best first. All files give the same neighbours, up to ties and float32 rounding.
 
 * `filter`: which candidates each query may take.
 * `exact`: the search in torch, for any device: all scores, a chunk at a time.
+* `walk_numba`: the search on CPUs in compiled loops, which `exact` calls.
 * `scan`: the search on NVIDIA GPUs. Writing and selecting b times n scores takes far
   longer there than computing them, so Triton kernels keep only the few that matter.
   `layout_triton` lays candidates and queries out in half precision, with limits of

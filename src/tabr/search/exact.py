@@ -1,4 +1,7 @@
-"""The search in torch: scores in chunks, then a selection in two stages."""
+"""The search in torch: scores in chunks, then a selection in two stages.
+
+On a CPU compiled loops (`walk_numba`) do the same where no filter is set.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tabr.device.compiled import has_numba
 from tabr.search.filter import Allowed
 
 _ROWS = {"cpu": 256, "cuda": 1024}  # queries scored at a time
+_WIDEST = 256  # numbers of a vector: a tile of wider ones leaves a core's caches
+_WORTH_IT = 1 << 20  # scores below which numba is not worth its import
 SCORE_BYTES = {"cpu": 1 << 28, "cuda": 1 << 31}  # scores held at a time
 
 
@@ -58,6 +64,10 @@ def top(
     if b == 0 or m == 0:
         empty = torch.zeros(b, m, dtype=torch.int64, device=queries.device)
         return Neighbors(empty, empty.bool())
+    if allowed is None and _can_walk(queries, vectors):
+        from tabr.search.walk_numba import walk
+
+        return Neighbors(*walk(queries, vectors, offsets, m, exclude))
     parts = []
     with _full_precision():
         for rows in _slices(b, n_rows):
@@ -73,6 +83,17 @@ def top(
                 best, position = score, index
             parts.append((position, best > -math.inf))
     return Neighbors(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+
+
+def _can_walk(queries: Tensor, vectors: Tensor) -> bool:
+    """Whether compiled loops find the best sooner than torch does."""
+    return (
+        queries.device.type == vectors.device.type == "cpu"
+        and queries.dtype == vectors.dtype == torch.float32
+        and queries.shape[1] <= _WIDEST
+        and len(queries) * len(vectors) >= _WORTH_IT
+        and has_numba()
+    )
 
 
 def _slices(n: int, size: int) -> Iterator[slice]:

@@ -1,0 +1,262 @@
+"""The search on a CPU, in loops that numba compiles: two walks over the candidates.
+
+A tile of candidates is scored for four queries at a time and never reaches memory. The
+first walk keeps the best score of each of some hundred bins: m bins that reach a score
+are m candidates that do, so it bounds the m-th best. The second lists whoever reaches
+the bound, hardly more than m; a list that is full is cut back to its m best, which give
+a new bound. Score and position are one number, so that of equals the lower position
+wins. Vectors are copied a tile at a time, and lie in memory as they like.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tabr.device.compiled import compiled
+from tabr.device.threads import split_work
+from tabr.device.tiles_numba import FOUR, TILE, multiply
+
+_ROWS = 128  # queries of a walk, whose lists stay in a core's cache
+_WORD = 64  # candidates whose bits make a word
+_ONE = np.uint64(1)
+# The place of a word's only bit, by six bits of its product with this number.
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_PLACE = np.zeros(64, np.int64)
+for _i in range(64):
+    _PLACE[((int(_DE_BRUIJN) << _i) % 2**64) >> 58] = _i
+_SIGN = np.uint32(0x80000000)
+_ALL = np.uint32(0xFFFFFFFF)
+_SHIFT = np.uint64(32)
+_BELOW_ZERO = np.uint64(0x7F7FFFFF)  # what the normal number next to it ranks as
+_LEAST = np.uint64(0x007FFFFF)  # what minus infinity ranks as
+_NARROW = 48  # numbers of a vector, up to which products cost less than long lists
+_SPARED = 4  # of so many tiles of wider vectors one is looked at beforehand
+
+
+def walk(
+    queries: Tensor,
+    vectors: Tensor,
+    offsets: Tensor | None,
+    m: int,
+    exclude: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return positions and whether they were found, both (b, m), best first.
+
+    Shapes: queries (b, p) and vectors (n, p) of float32, offsets (n,), exclude (b,).
+    """
+    b, n = len(queries), len(vectors)
+    if offsets is None:
+        offsets = vectors.new_zeros(n)
+    if exclude is None:
+        exclude = torch.full((b,), -1)
+    position, found = torch.zeros(b, m, dtype=torch.int64), torch.zeros(b, m).bool()
+    # Any order in memory serves, and numba compiles for one.
+    strides = vectors.stride()
+    size = 1 + sum((k - 1) * s for k, s in zip(vectors.shape, strides, strict=True))
+    flat = vectors.as_strided((size,), (1,))
+    given = queries.contiguous(), flat, offsets.contiguous(), exclude.contiguous()
+    arrays = [x.numpy() for x in (*given, position, found)]
+
+    def work(rows: range) -> None:
+        z = queries.new_empty(FOUR + (queries.shape[1] + 1) * TILE).numpy()
+        _walk(z, *arrays, *strides, rows.start, rows.stop)
+
+    split_work(work, b)
+    return position, found
+
+
+@compiled
+def _key(bits, position):
+    """Return one number that ranks as the score of these bits, then lower positions."""
+    if bits == _SIGN:  # minus zero is zero
+        bits = np.uint32(0)
+    ordered = np.uint32(~bits) if bits & _SIGN else np.uint32(bits | _SIGN)
+    return (np.uint64(ordered) << _SHIFT) | np.uint64(_ALL - np.uint32(position))
+
+
+@compiled
+def _select(keys, n, m):
+    """Move the m largest of n different keys to the front, the least of them last."""
+    low, high = 0, n - 1
+    while low < high:
+        middle = (low + high) // 2
+        a, b, c = keys[low], keys[middle], keys[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i, j = low, high
+        while i <= j:
+            while keys[i] > pivot:
+                i += 1
+            while keys[j] < pivot:
+                j -= 1
+            if i <= j:
+                keys[i], keys[j] = keys[j], keys[i]
+                i += 1
+                j -= 1
+        if m - 1 <= j:
+            high = j
+        elif m - 1 >= i:
+            low = i
+        else:
+            return
+
+
+@compiled
+def _sort(keys, n):
+    """Sort n keys, the largest first."""
+    gap = n // 2
+    while gap > 0:
+        for i in range(gap, n):
+            key, j = keys[i], i
+            while j >= gap and keys[j - gap] < key:
+                keys[j] = keys[j - gap]
+                j -= gap
+            keys[j] = key
+        gap = 1 if gap == 2 else gap * 5 // 11
+
+
+@compiled
+def _raise(bound, key):
+    """Write the score that a key ranks by."""
+    ordered = np.uint32(key >> _SHIFT)
+    word = bound.view(np.uint32)
+    word[0] = np.uint32(ordered ^ _SIGN) if ordered & _SIGN else np.uint32(~ordered)
+
+
+@compiled
+def _bound(bins, keys, m, bound):
+    """Write a score that at least m candidates exceed, of m + 1 bins one each."""
+    bits = bins.view(np.uint32)
+    for j in range(len(bins)):
+        keys[j] = _key(bits[j], j)
+    _select(keys, len(bins), m + 1)
+    ordered = keys[m] >> _SHIFT
+    if ordered > _LEAST:
+        # The next lower score; that of zero is no zero with a sign.
+        below = _BELOW_ZERO if ordered == np.uint64(_SIGN) else ordered - _ONE
+        _raise(bound, below << _SHIFT)
+
+
+@compiled
+def _enter(scores, bits, start, excluded, keys, n, m, bound):
+    """Let a tile's candidates into a list of n keys; return how many it has then."""
+    if n > len(keys) - TILE:
+        _select(keys, n, m)
+        n = m
+        _raise(bound, keys[m - 1])
+    limit = bound[0]
+    for first in range(0, TILE, _WORD):
+        better = np.uint64(0)
+        for j in range(_WORD):
+            better |= np.uint64(scores[first + j] > limit) << np.uint64(j)
+        while better:
+            lowest = better & (~better + _ONE)
+            j = first + _PLACE[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+            better ^= lowest
+            if start + j != excluded:
+                keys[n] = _key(bits[j], start + j)
+                n += 1
+    return n
+
+
+@compiled
+def _finish(keys, n, position, found):
+    """Write the best of a list of n keys."""
+    m = len(position)
+    if n > m:
+        _select(keys, n, m)
+        n = m
+    _sort(keys, n)
+    for k in range(n):
+        position[k] = np.int64(_ALL - np.uint32(keys[k] & np.uint64(_ALL)))
+        found[k] = True
+
+
+@compiled
+def _lay_out(tile, c, flat, offsets, start, by_row, by_number):
+    """Write the vectors of a tile number by number, and their offsets."""
+    n = min(TILE, len(offsets) - start)
+    for j in range(TILE):
+        c[j] = offsets[start + j] if j < n else -np.inf
+    for q in range(len(tile) // TILE):
+        for j in range(TILE):
+            at = (start + j) * by_row + q * by_number
+            tile[q * TILE + j] = flat[at] if j < n else 0
+
+
+@compiled
+def _score(z, queries, i, last, tile, c):
+    """Write a tile of scores for four queries from i on; the last may come again."""
+    q1, q2, q3 = min(i + 1, last), min(i + 2, last), min(i + 3, last)
+    multiply(z, queries[i], queries[q1], queries[q2], queries[q3], tile, c)
+
+
+@compiled
+def _foresee(z, c, tile, queries, flat, offsets, by_row, by_number, bins, top, bottom):
+    """Write the best scores of each query's bins, (rows, bins)."""
+    step = TILE if queries.shape[1] <= _NARROW else _SPARED * TILE
+    at, n_bins = 0, bins.shape[1]
+    bins[:] = -np.inf
+    for start in range(0, len(offsets), step):
+        _lay_out(tile, c, flat, offsets, start, by_row, by_number)
+        for i in range(top, bottom, 4):
+            _score(z, queries, i, bottom - 1, tile, c)
+            for r in range(min(4, bottom - i)):
+                best = bins[i + r - top][at : at + TILE]
+                scores = z[r * TILE : (r + 1) * TILE]
+                for j in range(TILE):
+                    best[j] = scores[j] if scores[j] > best[j] else best[j]
+        at = (at + TILE) % n_bins
+
+
+@compiled
+def _walk(
+    buffer,
+    queries,
+    flat,
+    offsets,
+    exclude,
+    position,
+    found,
+    by_row,
+    by_number,
+    first,
+    last,
+):
+    """Find the best m for queries first..last, some of them at a time."""
+    m, n = position.shape[1], len(offsets)
+    z, c, tile = buffer[:FOUR], buffer[FOUR : FOUR + TILE], buffer[FOUR + TILE :]
+    bits = z.view(np.uint32)
+    n_bins = max(1, (4 * m + TILE // 2) // TILE) * TILE
+    bins = np.empty((_ROWS, n_bins), np.float32)
+    keys = np.empty((_ROWS, max(4 * m, n_bins) + TILE), np.uint64)
+    counts, bounds = np.empty(_ROWS, np.int64), np.empty((_ROWS, 1), np.float32)
+    for top in range(first, last, _ROWS):
+        bottom = min(top + _ROWS, last)
+        counts[:] = 0
+        bounds[:] = -np.inf
+        if n >= _SPARED * n_bins and n_bins > m:
+            _foresee(
+                z, c, tile, queries, flat, offsets, by_row, by_number, bins, top, bottom
+            )
+            for i in range(bottom - top):
+                _bound(bins[i], keys[i], m, bounds[i])
+        for start in range(0, n, TILE):
+            _lay_out(tile, c, flat, offsets, start, by_row, by_number)
+            for i in range(top, bottom, 4):
+                _score(z, queries, i, bottom - 1, tile, c)
+                for r in range(min(4, bottom - i)):
+                    a, b, k = r * TILE, (r + 1) * TILE, i + r - top
+                    counts[k] = _enter(
+                        z[a:b],
+                        bits[a:b],
+                        start,
+                        exclude[i + r],
+                        keys[k],
+                        counts[k],
+                        m,
+                        bounds[k],
+                    )
+        for i in range(top, bottom):
+            _finish(keys[i - top], counts[i - top], position[i], found[i])

@@ -1,0 +1,122 @@
+"""The search in compiled loops against float64, up to ties."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from tabr.device.compiled import has_numba
+from tabr.search import exact
+from tests.search.test_exact import brute_force, check_up_to_ties, problem
+
+pytest.importorskip("numba")
+from tabr.search.exact import Neighbors
+from tabr.search.walk_numba import walk
+
+
+@pytest.mark.parametrize("n", [1, 7, 192, 193, 2000, 40_000])
+@pytest.mark.parametrize("m", [1, 5, 96, 130])
+@pytest.mark.parametrize("p", [1, 6, 61])
+def test_finds_the_same_as_brute_force(n: int, m: int, p: int) -> None:
+    q, v, o = problem(b=11, n=n, p=p)
+    near = Neighbors(*walk(q, v, o, min(m, n)))
+    assert near.position.shape == near.found.shape == (11, min(m, n))
+    check_up_to_ties(near, brute_force(q, v, o, m), q, v, o)
+    scores = (q @ v.T + o).gather(1, near.position)
+    assert (scores.diff() <= 1e-4).all()  # best first
+
+
+@pytest.mark.parametrize("b", [1, 3, 128, 301])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_every_query_finds_its_own(b: int, n_threads: int) -> None:
+    q, v, o = problem(b=b, n=3000)
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        near = Neighbors(*walk(q, v, o, 9))
+    finally:
+        torch.set_num_threads(before)
+    check_up_to_ties(near, brute_force(q, v, o, 9), q, v, o)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_order_of_candidates_does_not_matter(order: int) -> None:
+    q, v, o = problem(b=5, n=20_000, p=3)
+    by_score = (q[0] @ v.T + o).argsort(descending=order < 0)
+    v, o = v[by_score], o[by_score]
+    near = Neighbors(*walk(q, v, o, 50))
+    check_up_to_ties(near, brute_force(q, v, o, 50), q, v, o)
+
+
+def test_among_equals_the_lower_position_wins() -> None:
+    q = torch.ones(2, 3)
+    for n in (500, 20_000):
+        position, found = walk(q, torch.zeros(n, 3), torch.zeros(n), 96)
+        assert torch.equal(position, torch.arange(96).expand(2, 96))
+        assert found.all()
+    v = torch.arange(20_000)[:, None] // 400 % 7 * torch.ones(1, 3)  # many of a kind
+    position, _ = walk(q, v, None, 96)
+    assert torch.equal(position[0], (v[:, 0] == 6).nonzero()[:96, 0])
+
+
+def test_zero_is_zero_whatever_its_sign() -> None:
+    offsets = torch.zeros(1000)
+    offsets[::2] = -0.0
+    position, _ = walk(torch.zeros(1, 2), torch.zeros(1000, 2), offsets, 20)
+    assert torch.equal(position[0], torch.arange(20))
+
+
+@pytest.mark.parametrize("n", [300, 5000])
+def test_who_is_excluded_is_not_found(n: int) -> None:
+    _, v, o = problem(n=n)
+    exclude = torch.arange(40)
+    exclude[::4] = -1
+    position, found = walk(2 * v[:40], v, o, 20, exclude)
+    itself = (position == torch.arange(40)[:, None]).any(1)
+    assert torch.equal(itself, exclude < 0)
+    assert found.all()
+
+
+def test_who_was_removed_is_not_found() -> None:
+    q, v, o = problem(b=4, n=5000)
+    o[torch.randperm(5000)[:-10]] = -math.inf
+    position, found = walk(q, v, o, 20)
+    assert torch.equal(found.sum(1), torch.full((4,), 10))
+    assert (o[position[found]] > -math.inf).all()
+
+
+def test_scores_of_any_sign_and_size_are_ranked() -> None:
+    q, v, o = problem(b=6, n=9000)
+    for scale, shift in ((1e-30, 0.0), (1e15, 0.0), (1.0, 100.0), (1.0, -100.0)):
+        near = Neighbors(*walk(q * scale, v, o * scale + shift, 33))
+        best = brute_force(q * scale, v, o * scale + shift, 33)
+        scores = (q.double() * scale) @ v.double().T + (o * scale + shift).double()
+        reached = scores.gather(1, near.position)
+        torch.testing.assert_close(reached, torch.stack(best), rtol=1e-5, atol=0.0)
+
+
+def test_vectors_may_lie_in_memory_in_any_order() -> None:
+    q, v, o = problem(n=3000)
+    room = torch.zeros(6, 4000)
+    room[:, :3000] = v.T
+    expected = walk(q, v, o, 9)
+    for same in (v.T.contiguous().T, room[:, :3000].T, v.repeat(1, 2)[:, :6]):
+        assert all(map(torch.equal, walk(q, same, o, 9), expected))
+
+
+def test_a_large_search_walks_where_numba_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "_WORTH_IT", 1000)
+    q, v, o = problem(n=3000)
+    exclude: Any = torch.arange(len(q))
+    walked = exact.top(q, v, o, 9, exclude=exclude)
+    assert all(map(torch.equal, walked, walk(q, v, o, 9, exclude)))
+    monkeypatch.setitem(sys.modules, "numba", None)
+    has_numba.cache_clear()
+    try:
+        assert torch.equal(exact.top(q, v, o, 9, exclude=exclude)[0], walked.position)
+    finally:
+        has_numba.cache_clear()

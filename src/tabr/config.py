@@ -306,6 +306,8 @@ _PAPER: Mapping[str, Any] = {
     "context_dropout": NetworkConfig.context_dropout,
     "retrieval": "step-4",
     "normalization": "quantile",
+    "dates": "parts",
+    "trends": "all",
     "learning_rate": TrainingConfig.learning_rate,
     "weight_decay": TrainingConfig.weight_decay,
     "betas": TrainingConfig.betas,
@@ -320,6 +322,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "default": {
         **_PAPER,
         "normalization": "both",
+        "dates": "cycles",
+        "trends": "within",
         "scale_layer": True,
         "betas": (0.9, 0.95),
         "weight_average": 3.0,

@@ -169,7 +169,7 @@ class _TabR(FittedModel, BaseEstimator):
         target = target.scaled_by(train.y)
         recipe = self._recipe(len(train))
         preprocessor = self._preprocessor(list(sample.frame.columns))
-        arrays = preprocessor.fit_transform(train.frame)
+        arrays = preprocessor.fit_transform(train.frame, held_out.frame, caller=name)
         learned = EncodedSample(train, arrays, target.encode(train.y))
         rows = preprocessor.encode(held_out.frame, caller=name)
         held_out = replace(held_out, frame=rows.frame)
@@ -306,8 +306,13 @@ class _TabR(FittedModel, BaseEstimator):
         normalization = self._value("normalization")
         if self._value("mode") == "paper" and normalization == "quantile":
             normalization = "published-quantile"
+        preset = PRESETS[self.preset]
         return Preprocessor(
-            normalization=normalization, kinds=self.column_kinds, ignore=self.ignore
+            normalization=normalization,
+            kinds=self.column_kinds,
+            ignore=self.ignore,
+            dates=preset["dates"],
+            trends=preset["trends"],
         )
 
     # --- files ----------------------------------------------------------------

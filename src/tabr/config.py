@@ -303,8 +303,10 @@ class Recipe:
 # cross_fits: without an eval_set, several members hold out different rows.
 # blends: several members are weighted and tempered by rows that were held out.
 # is_bounded: no number beyond the labels of the candidates is predicted.
+# batch_sizes: rows of a step, and the number of training rows from which on.
 _PAPER: Mapping[str, Any] = {
     "n_members": 1,
+    "batch_sizes": {0: 256, 30_000: 512, 200_000: 1024},
     "context_size": Recipe.context_size,
     "width": NetworkConfig.width,
     "encoder_blocks": NetworkConfig.encoder_blocks,
@@ -316,6 +318,8 @@ _PAPER: Mapping[str, Any] = {
     "context_dropout": NetworkConfig.context_dropout,
     "retrieval": "step-4",
     "normalization": "quantile",
+    "dates": "parts",
+    "trends": "all",
     "learning_rate": TrainingConfig.learning_rate,
     "weight_decay": TrainingConfig.weight_decay,
     "betas": TrainingConfig.betas,
@@ -333,11 +337,21 @@ _PAPER: Mapping[str, Any] = {
 _DEFAULT: Mapping[str, Any] = {
     **_PAPER,
     "normalization": "both",
+    "dates": "cycles",
+    "trends": "within",
     "scale_layer": True,
     "betas": (0.9, 0.95),
     "weight_average": 3.0,
     "class_scoring": "neg_log_loss",
     "mode": "fixed",
+    "batch_sizes": {
+        0: 32,
+        1_000: 64,
+        3_000: 128,
+        10_000: 256,
+        30_000: 512,
+        200_000: 1024,
+    },
     "recipes": {"default": {}},
     "cross_fits": True,
     "blends": True,
@@ -358,11 +372,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def batch_size_for(n_rows: int) -> int:
-    """Return the batch size that the paper's runs used at this number of rows."""
-    if n_rows < 30_000:
-        return 256
-    return 512 if n_rows < 200_000 else 1024
+def batch_size_for(n_rows: int, preset: str = "paper") -> int:
+    """Return the batch size of a preset for so many training rows.
+
+    >>> batch_size_for(500), batch_size_for(500, "default"), batch_size_for(50_000)
+    (256, 32, 512)
+    """
+    sizes: Mapping[int, int] = PRESETS[preset]["batch_sizes"]
+    return sizes[max(start for start in sizes if start <= n_rows)]
 
 
 def network_config(values: Mapping[str, Any]) -> NetworkConfig:

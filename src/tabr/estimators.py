@@ -170,13 +170,16 @@ class _TabR(FittedModel, BaseEstimator):
         self._check_parameters()
         device, name = choose_device(self.device), type(self).__name__
         names = list(self._preset["recipes"])
-        seeds = _seeds(self.random_state, self._value("n_members") * len(names))
         sample = Sample.read(X, y, sample_weight, self._target, name)
+        seeds = _seeds(self.random_state, self._value("n_members") * len(names))
         target = self._target().fit(sample.y)
         train, parts = self._split(sample, eval_set, target, seeds[0])
         target = target.scaled_by(train.y)
         preprocessor = self._preprocessor(list(sample.frame.columns))
-        arrays = preprocessor.fit_transform(train.frame)
+        positions, held_out = parts[-1]  # by time the last fold learns from most
+        arrays = preprocessor.fit_transform(
+            train.frame, held_out.frame, positions, caller=name
+        )
         learned = EncodedSample(train, arrays, target.encode(train.y))
         folds = [self._fold(part, learned, preprocessor, target) for part in parts]
         n_learned = min(len(train if p is None else p) for p, _ in parts)
@@ -299,10 +302,12 @@ class _TabR(FittedModel, BaseEstimator):
             n_heads=value("n_heads"),
         )
         batch_size = self.batch_size
+        if batch_size is None:
+            batch_size = batch_size_for(n_rows, self.preset)
         training = TrainingConfig(
             learning_rate=value("learning_rate"),
             weight_decay=value("weight_decay"),
-            batch_size=batch_size_for(n_rows) if batch_size is None else batch_size,
+            batch_size=batch_size,
             max_epochs=self.max_epochs,
             patience=value("patience"),
             freeze_after=self.freeze_after,
@@ -374,8 +379,13 @@ class _TabR(FittedModel, BaseEstimator):
         normalization = self._value("normalization")
         if self._value("mode") == "paper" and normalization == "quantile":
             normalization = "published-quantile"
+        preset = PRESETS[self.preset]
         return Preprocessor(
-            normalization=normalization, kinds=self.column_kinds, ignore=self.ignore
+            normalization=normalization,
+            kinds=self.column_kinds,
+            ignore=self.ignore,
+            dates=preset["dates"],
+            trends=preset["trends"],
         )
 
     # --- files ----------------------------------------------------------------
@@ -523,8 +533,9 @@ For each row the model retrieves the most similar training rows under a metric t
             what is scored and kept. 0 keeps the weights themselves.
         schedule: Of step sizes: "constant", "flat-cosine" (down to zero over the second
             half of `max_epochs`) or "drop" (to a tenth when patience ends, once).
-        batch_size: Rows of a step; None follows the paper: 256 rows, 512 from 30,000
-            training rows on, 1024 from 200,000 on.
+        batch_size: Rows of a step; None is 32, from 1,000 training rows on 64, from
+            3,000 on 128, from 10,000 on 256, from 30,000 on 512 and from 200,000 on
+            1024 ("paper": 256 below 30,000).
         max_epochs: Epochs at most; None leaves it to `patience`.
         patience: Epochs without a better validation score before training stops.
         freeze_after: Epochs after which each row's neighbours stay as they are,

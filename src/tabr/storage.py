@@ -35,9 +35,10 @@ from torch.overrides import TorchFunctionMode
 from tabr import __version__
 from tabr.candidates.candidate_set import CandidateSet
 from tabr.candidates.rules import Rule, Where, pack_rule, unpack_rule
-from tabr.config import EmbeddingConfig, RetrievalConfig, network_config
+from tabr.config import PRESETS, EmbeddingConfig, RetrievalConfig, network_config
 from tabr.device.devices import choose_device
 from tabr.errors import ModelFileError
+from tabr.network.embeddings import input_width
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
 from tabr.prediction.uncertainty import Calibration
@@ -110,9 +111,10 @@ def save(model: Any, path: AnyPath) -> None:
             }
             for m in model.members_
         ],
-        "temperature": model.temperature_,
         "sha256": {k: hashlib.sha256(v).hexdigest() for k, v in contents.items()},
     }
+    if not alike:
+        header["temperature"] = model.temperature_
     _write(Path(os.path.realpath(path)), {_HEADER: json.dumps(header), **contents})
 
 
@@ -264,7 +266,9 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
                 " searches are exact",
                 stacklevel=5,
             )
-    params.setdefault("preset", "paper")  # of before there were presets
+    preset = params.setdefault("preset", "paper")  # of before there were presets
+    known = isinstance(preset, str) and preset in PRESETS
+    _check(known, f"its preset is {preset!r:.20}, beyond tabr {__version__}")
     model: Any = classes[header["estimator"]](**params, device=device)
     size = header.get("context_size", model.context_size)
     _check(type(size) is int and size > 0, f"its context_size is {size!r:.20}")
@@ -296,7 +300,9 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
         history = _history(about["history"])
         model.members_.append(Member(network, history, *_place(about)))
     _check(len(model.members_) > 0, "it has no network")
-    model.temperature_ = _positive(header.get("temperature", 1.0), "temperature")
+    model.temperature_ = 1.0
+    if header["format"] > _FIRST_FORMAT:
+        model.temperature_ = _positive(header["temperature"], "temperature")
     model.preprocessor_, model.target_ = preprocessor, target
     model.calibration_ = _calibration(group("calibration"))
     model.n_features_in_ = frame.shape[1]
@@ -395,6 +401,8 @@ def _network(
     width = weights["linear.weight"].shape[1]
     fits = all(type(n) is int and n > 0 for n in levels) and sum(levels) <= width
     _check(fits, f"its categories need more than {width} inputs")
+    wanted = input_width(shape, config.embedding)
+    _check(wanted == width, f"its columns make {wanted} inputs, not {width}")
     with _WithoutMemory():
         network = TabR(config, shape)
     expected = network.state_dict().items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tabr.device.threads import one_thread, split_work
+from tabr.device.threads import one_thread, split_work, whole_pieces
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
@@ -38,5 +38,24 @@ def test_one_thread_is_lent_and_given_back(when: bool) -> None:
             assert torch.get_num_threads() == (1 if when else 2)
             raise KeyError
         assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_whole_pieces_keep_their_threads_while_torch_has_one(n_threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        for _ in range(2):
+            with pytest.raises(KeyError), whole_pieces(True):
+                assert torch.get_num_threads() == 1
+                assert len(split_work(list, 12)) == n_threads
+                with whole_pieces(True):  # inside another
+                    assert len(split_work(list, 12)) == n_threads
+                raise KeyError
+            assert torch.get_num_threads() == n_threads
+        with whole_pieces(False):
+            assert torch.get_num_threads() == n_threads
     finally:
         torch.set_num_threads(before)

@@ -297,7 +297,12 @@ def test_attention_is_that_of_the_neighbours(
     assert found.entropy <= found.uniform + 1e-9
     text = text_of(number_page)
     assert f"{found.n_never} in none of these rows" in text
-    assert "not known: to tell, at least 100 rows must have been held out" in text
+    assert f"{found.n_far} of 60 have a typicality below 0.01" in text  # 200 held out
+
+
+def test_few_rows_that_were_held_out_tell_nothing_of_far_ones(class_page: str) -> None:
+    text = "not known: to tell, at least 100 rows must have been held out"
+    assert text in text_of(class_page)
 
 
 def test_rows_far_from_all_candidates_are_listed(regressor: TabRRegressor) -> None:

@@ -513,6 +513,124 @@ def test_a_date_may_come_back_as_iso_text_and_as_nothing_else():
         prep.transform(one([1.0, 2.0]))
 
 
+def test_cycles_are_places_on_circles_that_the_rows_go_round():
+    hours = pd.date_range("2023-12-25", "2025-03-01", freq="7h")
+    prep, arrays = fitted(pd.DataFrame({"a": hours}), dates="cycles")
+    assert prep.kinds_ == {"a": "date"} and prep.n_num == 1
+    np.testing.assert_allclose(
+        arrays.num[:, 0], (hours - pd.Timestamp("1970")) / pd.Timedelta(days=1)
+    )
+    for row, time in zip(arrays.bin, hours, strict=True):
+        midnight = time.normalize()
+        share = (time - midnight) / pd.Timedelta(days=1)
+        year = pd.Timestamp(time.year, 1, 1)
+        turns = [
+            *(share * k for k in (1, 2, 3, 4)),
+            *((time.day_of_week + share) / 7 * k for k in (1, 2, 3)),
+            (time.day - 1 + share) / time.days_in_month,
+            *(
+                (time - year) / (pd.Timestamp(time.year + 1, 1, 1) - year) * k
+                for k in (1, 2)
+            ),
+        ]
+        slow = [
+            part
+            for turn in turns
+            for part in (np.sin(2 * np.pi * turn), np.cos(2 * np.pi * turn))
+        ]
+        np.testing.assert_allclose(row, slow, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("end", "freq", "width"),
+    [
+        ("2024-01-01T20", "2h", 0),  # not once round the day
+        ("2024-01-03", "2h", 8),
+        ("2024-01-12", "1D", 6),  # no times of day
+        ("2024-01-12", "7h", 14),
+        ("2024-06-01", "1D", 8),
+        ("2025-06-01", "1D", 12),
+    ],
+)
+def test_a_cycle_that_the_rows_do_not_go_round_is_left_out(end, freq, width):
+    days = pd.DataFrame({"a": pd.date_range("2024-01-01", end, freq=freq)})
+    assert fitted(days, dates="cycles")[1].bin.shape[1] == width
+
+
+def test_a_missing_date_is_in_the_middle_of_each_circle():
+    days = pd.date_range("2024-01-01", "2025-06-01", freq="1D").tolist()
+    _, arrays = fitted(stamps(*days, None), dates="cycles")
+    assert arrays.bin[-1].tolist() == [0] * 12 + [1]
+    assert arrays.num[-1] == np.median(arrays.num[:-1])
+    _, arrays = fitted(stamps("2020-01-01", None), dates="cycles")
+    assert arrays.num.shape == (2, 1) and arrays.bin.ravel().tolist() == [0, 1]
+
+
+# --- trends
+
+
+def over_time(n=120):
+    """Rows in time order: two columns follow time, the others do not."""
+    rng = np.random.default_rng(0)
+    days = pd.date_range("2020-01-01", periods=n, freq="9D")
+    return pd.DataFrame(
+        {
+            "day": days,
+            "count": np.arange(n) + rng.normal(size=n),
+            "size": rng.normal(size=n),
+            "spent": rng.poisson(0.2, n),  # most rows lie at its edge
+            "flag": np.arange(n) % 2,
+            "town": rng.choice(["a", "b", "c"], n),
+        }
+    )
+
+
+def fitted_until(rows, until, **options):
+    prep = Preprocessor(trends="within", **options)
+    prep.fit_transform(rows.iloc[:until], rows.iloc[until:])
+    return prep
+
+
+def test_a_column_in_which_held_out_rows_lie_ahead_is_left_out():
+    rows = over_time()
+    prep = fitted_until(rows, 90)
+    assert prep.dropped == ("count",)
+    shuffled = rows.sample(frac=1, random_state=0)
+    assert fitted_until(shuffled, 90).dropped == ()
+    backwards = fitted_until(rows.iloc[::-1], 90)
+    assert backwards.dropped == ("count",)
+
+
+@pytest.mark.parametrize("dates", ["parts", "cycles"])
+def test_of_a_date_only_the_trend_is_left_out(dates):
+    rows = over_time()
+    with_days, without = (
+        Preprocessor(trends=trends, dates=dates, normalization="none")
+        for trends in ("all", "within")
+    )
+    for prep in (with_days, without):
+        prep.fit_transform(rows[["day"]].iloc[:90], rows[["day"]].iloc[90:])
+    first, second = (prep.transform(rows) for prep in (with_days, without))
+    np.testing.assert_array_equal(second.num, first.num[:, 1:])
+    np.testing.assert_array_equal(second.bin, first.bin)
+
+
+def test_trends_are_kept_where_few_rows_or_nothing_else_tells_of_them():
+    rows = over_time()
+    assert fitted_until(rows, 105).dropped == ()  # 15 rows held out
+    assert fitted_until(rows[["count"]], 90).dropped == ()  # nothing else is there
+    prep = Preprocessor(trends="all")
+    prep.fit_transform(rows.iloc[:90], rows.iloc[90:])
+    assert prep.dropped == ()
+
+
+def test_a_column_left_out_may_be_absent_later():
+    rows = over_time()
+    prep = fitted_until(rows, 90, dates="cycles")
+    later = rows.drop(columns="count")
+    assert_same(prep.transform(later), prep.transform(rows))
+
+
 # --- constant columns, matching of columns
 
 
@@ -623,6 +741,10 @@ def test_impossible_kinds_are_refused(cells, kinds, words):
 def test_impossible_options_are_refused():
     with pytest.raises(DataError, match="normalization must be one of"):
         Preprocessor(normalization="minmax")
+    with pytest.raises(DataError, match="dates must be one of"):
+        Preprocessor(dates="circles")
+    with pytest.raises(DataError, match="trends must be one of"):
+        Preprocessor(trends="none")
     with pytest.raises(DataError, match="max_levels must be at least 2"):
         Preprocessor(max_levels=1)
     with pytest.raises(NotFittedError, match="TabR is not fitted"):
@@ -712,13 +834,16 @@ def test_numbers_beyond_float32_are_clipped():
 # --- state and speed
 
 
+@pytest.mark.parametrize("dates", ["parts", "cycles"])
 @pytest.mark.parametrize(
-    "method", ["quantile", "published-quantile", "standard", "none"]
+    "method", ["quantile", "published-quantile", "standard", "both", "none"]
 )
-def test_a_preprocessor_from_state_transforms_bit_identically(method):
+def test_a_preprocessor_from_state_transforms_bit_identically(method, dates):
     frame = mixed_frame()
     options = {"kinds": {"age": "numeric"}, "max_levels": 3, "ignore": ["member"]}
-    prep = Preprocessor(normalization=method, seed=5, **options).fit(frame)
+    options |= {"dates": dates, "trends": "within"}
+    prep = Preprocessor(normalization=method, seed=5, **options)
+    prep.fit_transform(frame, frame.iloc[np.argsort(frame["since"])[-25:]])
     state, arrays = prep.state()
     assert all(a.dtype.kind in "if" and a.flags.c_contiguous for a in arrays.values())
     again = Preprocessor.from_state(json.loads(json.dumps(state)), arrays)
@@ -736,7 +861,8 @@ def test_a_preprocessor_from_state_transforms_bit_identically(method):
 @settings(max_examples=6, deadline=None)
 def test_rows_one_by_one_have_the_bits_of_all_together(method, seed, n, random):
     frame = every_kind(n, seed)
-    prep = Preprocessor(normalization=method, kinds=EVERY_KIND).fit(frame)
+    dates = random.choice(["parts", "cycles"])
+    prep = Preprocessor(normalization=method, kinds=EVERY_KIND, dates=dates).fit(frame)
     later = every_kind(25, seed + 1)
     later = later[random.sample(list(later), later.shape[1])]
     together = prep.transform(later)

@@ -245,7 +245,7 @@ def _training_summary(model: Any) -> dict[str, Any]:
     used = list(model.preprocessor_.kinds_.values())
     return {
         "columns": {kind: used.count(kind) for kind in options.KINDS if kind in used},
-        "constant_columns": list(model.preprocessor_.dropped),
+        "unused_columns": list(model.preprocessor_.dropped),
         "members": len(histories),
         "recipes": recipe_weights(model.members_),
         "validation_score": {"name": name, "value": sign * score},
@@ -267,8 +267,9 @@ def _summary_text(summary: dict[str, Any]) -> str:
     from tabr.text import aligned, number, size_of
 
     columns = ", ".join(f"{n} {kind}" for kind, n in summary["columns"].items())
-    if summary["constant_columns"]:
-        columns += f"; constant, so left out: {', '.join(summary['constant_columns'])}"
+    if summary["unused_columns"]:
+        unused = ", ".join(summary["unused_columns"])
+        columns += f"; constant or a mere trend, so left out: {unused}"
     score = summary["validation_score"]
     n = summary["members"]
     mean = f" (mean of {n} members)" if n > 1 else ""

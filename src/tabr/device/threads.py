@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Barrier
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ import torch
 T = TypeVar("T")
 
 _pools: dict[int, ThreadPoolExecutor] = {}
+_n_workers: ContextVar[int | None] = ContextVar("n_workers", default=None)
 os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
 
 
@@ -36,12 +38,32 @@ def one_thread(when: bool) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def whole_pieces(when: bool) -> Iterator[None]:
+    """A context in which `split_work` alone uses torch's number of threads.
+
+    Torch's own operations use one: where the large ones are all split here, the small
+    ones between them would only wait for one another.
+    """
+    before = torch.get_num_threads()
+    if not when or before == 1:
+        yield
+        return
+    token = _n_workers.set(before)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _n_workers.reset(token)
+
+
 def split_work(work: Callable[[range], T], n: int) -> list[T]:
     """Return the results of work on consecutive ranges of 0..n, one per thread.
 
     They come in order. Gradients are not recorded.
     """
-    n_threads = min(torch.get_num_threads(), n)
+    n_threads = min(_n_workers.get() or torch.get_num_threads(), n)
     if n_threads <= 1:
         return [work(range(n))]
     bounds = [n * i // n_threads for i in range(n_threads + 1)]

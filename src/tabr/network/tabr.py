@@ -168,12 +168,14 @@ class Heads(nn.Module):
     def __init__(self, k: int, d: int, n_outputs: int) -> None:
         """Draw signs, and last layers as torch draws linear ones."""
         super().__init__()
-        signs = torch.randint(0, 2, (k, d)).float() * 2 - 1
-        self.signs = nn.Parameter(signs)
+        self.signs = nn.Parameter(torch.empty(k, d))
         self.weight = nn.Parameter(torch.empty(k, d, n_outputs))
         self.bias = nn.Parameter(torch.empty(k, n_outputs))
         for parameter in (self.weight, self.bias):
             nn.init.uniform_(parameter, -(d**-0.5), d**-0.5)
+        nn.init.uniform_(self.signs, -1, 1)
+        with torch.no_grad():
+            self.signs.sign_()
 
     spared_from_decay = False
 
@@ -212,8 +214,8 @@ class TabR(nn.Module):
         self.linear = nn.Linear(self.input.width, d)
         self.input_scale: nn.Parameter | None = None
         if config.scale_layer:
-            ones = torch.full((self.input.width,), 1 / _SCALE_SPEED)
-            self.input_scale = nn.Parameter(ones)
+            self.input_scale = nn.Parameter(torch.empty(self.input.width))
+            nn.init.constant_(self.input_scale, 1 / _SCALE_SPEED)
         self.encoder = nn.ModuleList(
             Block(config, normalized=i > 0) for i in range(config.encoder_blocks)
         )

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tabr.candidates.device_rules import TaggedRows
 from tabr.candidates.point_index import LastNeighbors, PointIndex
-from tabr.device.threads import one_thread
+from tabr.device.threads import one_thread, whole_pieces
 from tabr.network.rows import Rows
 from tabr.network.tabr import Output
 from tabr.search import Neighbors
@@ -41,7 +41,8 @@ def predict(
     size = rows_at_a_time or ROWS_AT_A_TIME.get(device.type, 1024)
     outputs, neighbors = [], []
     # Threads may not write into tensors of inference mode; few rows need none.
-    with torch.inference_mode() if few else torch.no_grad():
+    splits = device.type == "cpu" and index.network.points_are_inputs and not few
+    with torch.inference_mode() if few else torch.no_grad(), whole_pieces(splits):
         for start in range(0, rows.n_rows, size):
             part = rows.take(slice(start, start + size)).to(device)
             part = part.in_precision(index.metric.key.dtype)

@@ -132,8 +132,8 @@ def _facts(evaluation: Evaluation, model_file: AnyPath | None) -> list[tuple[str
     model = evaluation.model
     kinds = Counter(model.preprocessor_.kinds_.values()).most_common()
     counts = [f"{n} {kind}" for kind, n in kinds]
-    n_constant = len(model.preprocessor_.dropped)
-    counts += [f"{n_constant} constant, not used"] if n_constant else []
+    n_unused = len(model.preprocessor_.dropped)
+    counts += [f"{n_unused} constant or a mere trend, not used"] if n_unused else []
     task = "a number"
     if evaluation.classes is not None:
         n = len(evaluation.classes)

@@ -24,9 +24,13 @@ from tabr.errors import CellTypeError, DataError
 from tabr.tables.frame import nested
 
 ColumnKind = Literal["numeric", "binary", "categorical", "date"]
+Cycle = Literal["day", "week", "month", "year"]
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.float32]
+
+# Days of a whole turn, by cycle; months and years vary.
+TURNS: dict[Cycle, float] = {"day": 1.0, "week": 7.0, "month": 31.0, "year": 366.0}
 
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}(?![^T ])")  # the start of an ISO date or time
 _FEW = 1000  # texts, which numpy tells apart faster than pandas
@@ -233,6 +237,22 @@ class Cells:
         parts |= {"weekday": index.day_of_week, "hour": index.hour}
         days = (dates - np.datetime64(0, "us")) / np.timedelta64(1, "D")
         return {"days": days} | {k: v.to_numpy(np.float64) for k, v in parts.items()}
+
+    def turns(self) -> dict[Cycle, Floats]:
+        """Return how far each cycle of the calendar is (n,), 0 to 1, nan if missing."""
+        index = pd.DatetimeIndex(self.dates())
+        midnight = index.normalize()
+        day = ((index - midnight) / pd.Timedelta(days=1)).to_numpy(np.float64)
+
+        def share(days: pd.Index[Any], turn: Any) -> Floats:
+            return (days.to_numpy(np.float64) + day) / np.asarray(turn, np.float64)
+
+        return {
+            "day": day,
+            "week": share(index.day_of_week, TURNS["week"]),
+            "month": share(index.day - 1, index.days_in_month),
+            "year": share(index.day_of_year - 1, 365 + index.is_leap_year),
+        }
 
     def _parsed(
         self, kind: ColumnKind, parse: Callable[[pd.Series[Any]], npt.NDArray[Any]]

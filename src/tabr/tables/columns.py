@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 
 from tabr.errors import DataError
 from tabr.tables.cells import (
+    TURNS,
     Cells,
     Codes,
     ColumnKind,
+    Cycle,
     Flags,
     Floats,
     plain_columns,
     plain_numbers,
 )
 from tabr.tables.normalize import as_index, row_blocks, share_between
+
+Dates = Literal["parts", "cycles"]
+
+# Waves of a cycle: once, twice, ... round; three tell all days of a week apart freely.
+HARMONICS: dict[Cycle, int] = {"day": 4, "week": 3, "month": 1, "year": 2}
+_NEARLY_ALL = 0.9  # pairs of a held-out and another cell
+_FEWEST = 20  # cells on either side, or it may be chance
 
 
 class EncodedColumn(NamedTuple):
@@ -41,6 +50,10 @@ class Column:
     def encode(self, cells: Cells) -> EncodedColumn:
         """Return a column of zeros: the placeholder of an all-constant table."""
         return EncodedColumn(num=(np.zeros(len(cells.series)),))
+
+    def within(self, cells: Cells, held_out: Cells) -> Column | None:
+        """Return what is left without trends that lead beyond the training cells."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -67,6 +80,10 @@ class Numeric(Column):
         return EncodedColumn(
             num=(np.where(missing, self.fill, values),), indicator=indicator
         )
+
+    def within(self, cells: Cells, held_out: Cells) -> Column | None:
+        """Return None if most held-out cells lie beyond the training cells."""
+        return None if _beyond(cells.numbers(), held_out.numbers()) else self
 
 
 @dataclass(frozen=True)
@@ -98,6 +115,64 @@ class Date(Column):
         num = tuple(np.where(missing, fill, dates[part]) for part, fill in filled)
         indicator = (missing.astype(np.float64),) if self.indicator else ()
         return EncodedColumn(num=num, indicator=indicator)
+
+    def within(self, cells: Cells, held_out: Cells) -> Column | None:
+        """Return the parts in which held-out cells lie among the training cells."""
+        known, later = cells.date_parts(), held_out.date_parts()
+        filled = zip(self.parts, self.fills, strict=True)
+        left = {k: fill for k, fill in filled if not _beyond(known[k], later[k])}
+        if not left:
+            return None
+        return replace(self, parts=tuple(left), fills=tuple(left.values()))
+
+
+@dataclass(frozen=True)
+class CyclicDate(Column):
+    """Dates, as days and as places on the circles of the calendar they go round."""
+
+    kind: ClassVar[ColumnKind] = "date"
+    cycles: tuple[Cycle, ...]
+    fill: float | None  # days of missing cells; None leaves days out
+    indicator: bool
+
+    @classmethod
+    def fit(cls, cells: Cells) -> Self | None:
+        """Learn from the training cells; None if they tell nothing."""
+        days, turns = cells.date_parts()["days"], cells.turns()
+        missing = np.isnan(days)
+        if missing.all() or not (missing.any() or _varies(days)):
+            return None
+        extent = np.ptp(days[~missing])
+        cycles = tuple(
+            name
+            for name, share in turns.items()
+            if extent >= TURNS[name] and _varies(share[~missing])
+        )
+        return cls(cells.name, cycles, _median(days), bool(missing.any()))
+
+    def encode(self, cells: Cells) -> EncodedColumn:
+        """Return what the cells give to the arrays."""
+        days, turns = cells.date_parts()["days"], cells.turns()
+        missing = np.isnan(days)
+        num = () if self.fill is None else (np.where(missing, self.fill, days),)
+        angles = [
+            2 * np.pi * k * turns[name]
+            for name in self.cycles
+            for k in range(1, HARMONICS[name] + 1)
+        ]
+        circles = [of(angle) for angle in angles for of in (np.sin, np.cos)]
+        return EncodedColumn(
+            num=num,
+            bin=tuple(np.where(missing, 0.0, place) for place in circles),
+            indicator=(missing.astype(np.float64),) if self.indicator else (),
+        )
+
+    def within(self, cells: Cells, held_out: Cells) -> Column | None:
+        """Return the cycles alone if most held-out cells lie beyond the others."""
+        days = cells.date_parts()["days"], held_out.date_parts()["days"]
+        if not _beyond(*days):
+            return self
+        return replace(self, fill=None) if self.cycles else None
 
 
 @dataclass(frozen=True)
@@ -202,17 +277,27 @@ class Categorical(Column):
 
 COLUMNS: dict[str, type[Column]] = {
     cls.__name__: cls
-    for cls in (Column, Numeric, Date, BinaryNumber, BinaryText, Categorical)
+    for cls in (
+        Column,
+        Numeric,
+        Date,
+        CyclicDate,
+        BinaryNumber,
+        BinaryText,
+        Categorical,
+    )
 }
 
 
-def fit_column(cells: Cells, kind: ColumnKind, max_levels: int) -> Column | None:
+def fit_column(
+    cells: Cells, kind: ColumnKind, max_levels: int, dates: Dates
+) -> Column | None:
     """Return the fitted column, or None if it is constant."""
     match kind:
         case "numeric":
             return Numeric.fit(cells)
         case "date":
-            return Date.fit(cells)
+            return (CyclicDate if dates == "cycles" else Date).fit(cells)
         case "binary":
             return _fit_binary(cells)
         case "categorical":
@@ -221,9 +306,14 @@ def fit_column(cells: Cells, kind: ColumnKind, max_levels: int) -> Column | None
 
 def widths_of(column: Column) -> list[int]:
     """Return how many columns it gives to each part of `EncodedColumn`."""
-    num = len(column.parts) if isinstance(column, Date) else column.kind == "numeric"
-    indicator = isinstance(column, Numeric | Date) and column.indicator
-    return [num, column.kind == "binary", indicator, column.kind == "categorical"]
+    num, flags = int(column.kind == "numeric"), int(column.kind == "binary")
+    if isinstance(column, Date):
+        num = len(column.parts)
+    elif isinstance(column, CyclicDate):
+        num = int(column.fill is not None)
+        flags = 2 * sum(HARMONICS[name] for name in column.cycles)
+    indicator = isinstance(column, Numeric | Date | CyclicDate) and column.indicator
+    return [num, flags, indicator, column.kind == "categorical"]
 
 
 class Numbers:
@@ -264,6 +354,17 @@ class Numbers:
             if len(twos):
                 flags[rows, self.bin] = share_between(twos, self.low, self.high).T
         return set(self.names)
+
+
+def _beyond(values: Floats, held_out: Floats) -> bool:
+    """Whether in nearly all pairs the held-out value is the larger, or the smaller."""
+    values, held_out = values[~np.isnan(values)], held_out[~np.isnan(held_out)]
+    if min(len(values), len(held_out)) < _FEWEST:
+        return False
+    values = np.sort(values)
+    places = [values.searchsorted(held_out, side) for side in ("left", "right")]
+    share = np.mean(places) / len(values)  # ties count half
+    return bool(max(share, 1 - share) > _NEARLY_ALL)
 
 
 def _varies(values: Floats) -> bool:

@@ -7,8 +7,12 @@
 - Categories are compared as text, where 1.0 is written "1". A missing cell is a level
   of its own if fit saw one. Rare levels beyond `max_levels` share one level. A value
   that fit did not see has no level: -1.
-- Dates become days since 1970 in UTC, and month, day, weekday and hour where they vary.
+- Dates become days since 1970 in UTC, and either "parts", the month, day, weekday and
+  hour where they vary, or "cycles": sines and cosines of the time of day, the week, the
+  month and the year, where the rows go round them. Cycles are not normalised.
   Text is a date if all of it is written as 2024-05-31, with or without a time.
+- If rows are held out and `trends` is "within", a number or a date's days are left out
+  where the held-out rows lie ahead of the training rows, in nine of ten pairs of both.
 - Constant columns are dropped, and may be absent later. If all are constant, the first
   stays as a numeric column of zeros.
 - Columns are matched by name, in any order; more columns are ignored. A table named
@@ -21,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +38,7 @@ from tabr.tables.columns import (
     COLUMNS,
     Categorical,
     Column,
+    Dates,
     Numbers,
     fit_column,
     widths_of,
@@ -42,6 +47,8 @@ from tabr.tables.frame import match_columns, readable, to_frame
 from tabr.tables.normalize import Normalization, Normalizer
 from tabr.tables.shape import DataShape
 from tabr.tables.targets import Target
+
+Trends = Literal["all", "within"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ class Preprocessor:
 
     feature_names: tuple[str, ...]  # of fit, in order, without the ignored ones
     kinds_: dict[str, ColumnKind]  # of the columns in use
-    dropped: tuple[str, ...]  # constant in fit
+    dropped: tuple[str, ...]  # constant in fit, or a mere trend
     n_num: int
     n_bin: int
     cardinalities: tuple[int, ...]  # levels of each categorical column
@@ -97,18 +104,27 @@ class Preprocessor:
         max_levels: int = 256,
         ignore: Collection[str] = (),
         seed: int = 0,
+        dates: Dates = "parts",
+        trends: Trends = "all",
     ) -> None:
         self.normalization: Normalization = normalization
+        self.dates: Dates = dates
+        self.trends: Trends = trends
         self.kinds = {str(name): kind for name, kind in (kinds or {}).items()}
         self.max_levels = max_levels
         ignored = [ignore] if isinstance(ignore, str) else ignore
         self.ignore = tuple(str(name) for name in ignored)
         self.seed = seed
-        if normalization not in get_args(Normalization):
-            raise DataError(
-                f"normalization must be one of {get_args(Normalization)}, however"
-                f" {normalization!r} came; choose one of them"
-            )
+        for option, value, values in (
+            ("normalization", normalization, get_args(Normalization)),
+            ("dates", dates, get_args(Dates)),
+            ("trends", trends, get_args(Trends)),
+        ):
+            if value not in values:
+                raise DataError(
+                    f"{option} must be one of {values}, however {value!r} came; choose"
+                    " one of them"
+                )
         for name, kind in self.kinds.items():
             if kind not in get_args(ColumnKind):
                 raise DataError(
@@ -125,8 +141,20 @@ class Preprocessor:
         self.fit_transform(frame)
         return self
 
-    def fit_transform(self, frame: pd.DataFrame) -> Arrays:
-        """Learn from the training rows, and return them as arrays."""
+    def fit_transform(
+        self,
+        frame: pd.DataFrame,
+        held_out: pd.DataFrame | None = None,
+        learned: npt.NDArray[np.int64] | None = None,
+        *,
+        caller: str = "Preprocessor",
+    ) -> Arrays:
+        """Learn from the training rows, and return them as arrays.
+
+        Of the held-out rows it learns only in which columns they lie beyond the
+        training rows, for `trends`. They may be some of these: then `learned` are the
+        positions (k,) of those that they are held out from.
+        """
         frame = to_frame(frame)
         self._inputs = tuple(frame.columns)
         self.feature_names = tuple(c for c in self._inputs if c not in self.ignore)
@@ -145,8 +173,11 @@ class Preprocessor:
         for name in self.feature_names:
             cells = Cells.read(frame[name], name, in_fit=True)
             kind = self.kinds.get(name, cells.kind)
-            columns.append(fit_column(cells, kind, self.max_levels))
+            columns.append(fit_column(cells, kind, self.max_levels, self.dates))
         self._set_columns([c for c in columns if c is not None])
+        if held_out is not None and self.trends == "within":
+            earlier = frame if learned is None else frame.iloc[learned]
+            self._leave_trends_out(earlier, self._match(readable(held_out), caller))
         num, flags, codes = self._encode(frame)
         methods: list[Normalization] = [self.normalization]
         if self.normalization == "both":
@@ -154,6 +185,19 @@ class Preprocessor:
         self._normalizers = [Normalizer.fit(num, m, self.seed) for m in methods]
         self.n_num, self.n_bin = len(methods) * num.shape[1], flags.shape[1]
         return Arrays(self._normalized(num), flags, codes)
+
+    def _leave_trends_out(self, frame: pd.DataFrame, held_out: pd.DataFrame) -> None:
+        """Drop what lies beyond the training rows, unless that is all there is."""
+        kept = []
+        for column in self._columns:
+            cells, later = (
+                Cells.read(rows[column.name], column.name, in_fit=rows is frame)
+                for rows in (frame, held_out)
+            )
+            kept.append(column.within(cells, later))
+        left = [column for column in kept if column is not None]
+        if left:
+            self._set_columns(left)
 
     def _normalized(self, num: Floats) -> npt.NDArray[np.float32]:
         """Return num (n, p), once by each normalizer, side by side."""
@@ -196,8 +240,11 @@ class Preprocessor:
         """Return any table's rows with the columns' names of fit."""
         if not hasattr(self, "_normalizers"):
             raise NotFittedError(f"{caller} is not fitted yet; call fit first")
+        return self._match(readable(X), caller)
+
+    def _match(self, frame: pd.DataFrame, caller: str) -> pd.DataFrame:
         return match_columns(
-            readable(X), self._inputs, self.feature_names, self.kinds_, caller
+            frame, self._inputs, self.feature_names, self.kinds_, caller
         )
 
     def shape(self, target: Target) -> DataShape:
@@ -223,6 +270,8 @@ class Preprocessor:
             "max_levels": self.max_levels,
             "ignore": list(self.ignore),
             "seed": self.seed,
+            "dates": self.dates,
+            "trends": self.trends,
             "inputs": list(self._inputs),
             "n_num": self.n_num,
             "n_bin": self.n_bin,
@@ -243,7 +292,8 @@ class Preprocessor:
     ) -> Self:
         """Return the preprocessor that `state` described; it transforms alike."""
         names = ("normalization", "kinds", "max_levels", "ignore", "seed")
-        self = cls(**{name: state[name] for name in names})
+        later = {k: state[k] for k in ("dates", "trends") if k in state}  # since 0.2
+        self = cls(**{name: state[name] for name in names}, **later)
         self._inputs = tuple(state["inputs"])
         self.n_num, self.n_bin = state["n_num"], state["n_bin"]
         self.feature_names = tuple(c for c in self._inputs if c not in self.ignore)

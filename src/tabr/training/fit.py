@@ -14,8 +14,9 @@ from tabr.candidates.device_rules import TaggedRows
 from tabr.candidates.point_index import LastNeighbors
 from tabr.config import Recipe
 from tabr.device.cuda_graphs import Lane
+from tabr.device.threads import whole_pieces
 from tabr.network.rows import Rows
-from tabr.network.tabr import TabR
+from tabr.network.tabr import TabR, points_are_inputs
 from tabr.prediction.predict import predict
 from tabr.tables.shape import DataShape
 from tabr.training.contexts import ContextChange, Contexts, TrainingRows
@@ -177,7 +178,11 @@ class _Fit:
             if training.time_limit is not None:
                 limit = min(limit, training.time_limit)
             training = replace(training, time_limit=limit)
-        with seeded(first_spec.seed, train.labels.device):
+        device = train.labels.device
+        splits = device.type == "cpu" and points_are_inputs(
+            first_spec.recipe.network, self.shape
+        )
+        with seeded(first_spec.seed, device), whole_pieces(splits):
             losses, jobs = zip(*(self.build(*pair) for pair in numbered), strict=True)
             lanes = [job.lane for job in jobs]
             networks = [loss.contexts.network for loss in losses]

@@ -104,18 +104,11 @@ def fit_members(
         rule: Who may be whose neighbour; None allows all.
         options: Seeds, device, limits, progress.
     """
-    device, n_members = options.device, len(options.seeds)
+    device, of_recipe = options.device, len(options.seeds) // len(recipes)
     n_held_out = max(len(fold.held_out) for fold in folds)
+    sizes = len(train), n_held_out, of_recipe
     plan = joint_plan(
-        plan_memory(
-            recipe,
-            shape,
-            len(train),
-            n_held_out,
-            n_members // len(recipes),
-            device,
-            options.memory_limit,
-        )
+        plan_memory(recipe, shape, *sizes, device, options.memory_limit)
         for recipe in recipes
     )
     logger.info("%s", plan)
@@ -125,13 +118,12 @@ def fit_members(
     rows, labels = Rows.from_arrays(train.arrays, place), torch.from_numpy(train.labels)
     data = TrainingRows(rows, labels.to(device), _mean_one(train, device))
     parts = [_fold_rows(fold, data, sample, bound, target) for fold in folds]
-    of_recipe = n_members // len(recipes)
     specs = [
         MemberSpec(recipes[k // of_recipe], *parts[fold], seed, fold)
         for k, seed in enumerate(options.seeds)
         for fold in (k % of_recipe % len(folds),)
     ]
-    title = "fit" if n_members == 1 else "member"
+    title = "fit" if len(specs) == 1 else "member"
     members = fit_tabr(
         specs,
         shape,

@@ -65,6 +65,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "catboost": {**TREES, "depth": 3},
     "xgboost-neighbors": {**TREES, "subsample": 0.7, "n_neighbors": 16},
     "tabr-d": TABR,
+    "tabr-best": {**TABR, "n_members": 1},
     "tabr-s": TABR,
     "tabr-lr": {**TABR, "embedding_width": 8},
     "tabr": {**TABR, **EMBEDDED},

@@ -73,6 +73,7 @@ METHODS: Mapping[str, Entry] = {
     "catboost": Entry(CatBoost, {}, "CatBoost"),
     "xgboost-neighbors": Entry(XGBoostWithNeighbors, {}, "XGBoost + retrieval"),
     "tabr-d": Entry(TabRMethod, {"preset": "default"}),
+    "tabr-best": Entry(TabRMethod, {"preset": "best"}),
     "tabr-s": Entry(TabRMethod, {}, "TabR-S"),
     "tabr-lr": Entry(TabRMethod, {"embedding": "lr"}, "TabR (LR)"),
     "tabr": Entry(TabRMethod, {"embedding": "plr-lite"}, "TabR (PLR-lite)"),

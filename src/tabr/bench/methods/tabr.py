@@ -19,7 +19,7 @@ from tabr.bench.methods.neural import (
 )
 from tabr.bench.methods.spaces import EMBEDDINGS, Integer, Space, Uniform, rates
 from tabr.bench.tasks.task import LabelledRows
-from tabr.config import EmbeddingKind
+from tabr.config import PRESETS, EmbeddingKind
 from tabr.errors import ParameterError
 
 
@@ -103,11 +103,16 @@ class TabRMethod(Method):
         cls, methods: Sequence[Self], train: LabelledRows, val: LabelledRows
     ) -> None:
         """Fit the members of one estimator, and make each an estimator of its own."""
+        if len(PRESETS[methods[0].estimator.preset]["recipes"]) > 1:  # packs already
+            for method in methods:
+                method.fit(train, val)
+            return
         ensemble = clone(methods[0].estimator).set_params(n_members=len(methods))
         ensemble.fit(train.X, train.y, eval_set=(val.X, val.y))
         for method, member in zip(methods, ensemble.members_, strict=True):
             method.estimator = copy.copy(ensemble)
             method.estimator.members_ = [member]
+            method.estimator.temperature_ = 1.0  # that of the mean of all
             method.best_epoch = member.history.best_epoch
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -125,5 +130,5 @@ class TabRMethod(Method):
     @property
     def n_parameters(self) -> int | None:
         """The number of trained parameters."""
-        network = self.estimator.members_[0].network
-        return sum(p.numel() for p in network.parameters())
+        networks = [member.network for member in self.estimator.members_]
+        return sum(p.numel() for network in networks for p in network.parameters())

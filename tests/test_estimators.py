@@ -226,7 +226,8 @@ def test_eval_set_is_what_stops_training() -> None:
 
 def test_without_eval_set_a_share_is_held_out_by_class() -> None:
     X, y = load_iris(return_X_y=True, as_frame=True)
-    model = TabRClassifier(**SMALL, validation_fraction=0.3).fit(X, y)
+    model = TabRClassifier(**SMALL, validation_fraction=0.3, refit_candidates=False)
+    model.fit(X, y)
     assert len(model.candidates_) == 105
     assert np.bincount(y[model.candidates_.ids]).tolist() == [35, 35, 35]
 

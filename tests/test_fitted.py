@@ -96,7 +96,8 @@ def test_the_future_is_never_retrieved_in_training_either(
 
     monkeypatch.setattr(PointIndex, "neighbors", watched)
     frame, y = table()
-    model = TabRRegressor(**SMALL, ignore=IGNORE, candidates=PastOnly("day"))
+    how = {**SMALL, "ignore": IGNORE, "refit_candidates": False}
+    model = TabRRegressor(**how, candidates=PastOnly("day"))
     model.fit(frame, y)
     train = model.candidates_.frame
     n_checked = 0
@@ -113,7 +114,8 @@ def test_the_future_is_never_retrieved_in_training_either(
 
 def test_held_out_rows_are_the_latest() -> None:
     frame, y = table()
-    model = TabRRegressor(**SMALL, ignore=IGNORE, candidates=PastOnly("day"))
+    how = {**SMALL, "ignore": IGNORE, "refit_candidates": False}
+    model = TabRRegressor(**how, candidates=PastOnly("day"))
     model.fit(frame, y)
     held = np.setdiff1d(np.arange(len(frame)), model.candidates_.ids)
     assert 20 <= len(held) <= 40
@@ -122,17 +124,20 @@ def test_held_out_rows_are_the_latest() -> None:
 
 def test_held_out_rows_are_whole_groups() -> None:
     frame, y = table()
-    model = TabRRegressor(**SMALL, ignore=IGNORE, candidates=NotSameGroup("who"))
+    how = {**SMALL, "ignore": IGNORE, "refit_candidates": False}
+    model = TabRRegressor(**how, candidates=NotSameGroup("who"))
     model.fit(frame, y)
     held = np.setdiff1d(np.arange(len(frame)), model.candidates_.ids)
     assert not set(frame.who[held]) & set(model.candidates_.frame.who)
 
 
-def test_validation_rows_join_the_candidates_when_asked() -> None:
+def test_validation_rows_join_the_candidates_unless_told_otherwise() -> None:
     frame, y = table()
     how = {**SMALL, "ignore": IGNORE, "candidates": PastOnly("day")}
-    alone = TabRRegressor(**how).fit(frame, y)
-    joined = TabRRegressor(**how, refit_candidates=True).fit(frame, y)
+    alone = TabRRegressor(**how, refit_candidates=False).fit(frame, y)
+    joined = TabRRegressor(**how).fit(frame, y)
+    paper = TabRRegressor(**how, preset="paper").fit(frame, y)
+    assert paper.candidates_.ids.tolist() == alone.candidates_.ids.tolist()
     assert joined.candidates_.ids.tolist() == list(range(len(frame)))
     np.testing.assert_allclose(joined.candidates_.y, y)
     pd.testing.assert_frame_equal(joined.candidates_.frame, frame)
@@ -151,6 +156,8 @@ def test_validation_rows_of_an_eval_set_get_ids_behind_the_table() -> None:
     model = TabRRegressor(**SMALL, refit_candidates=True)
     model.fit(frame, y, eval_set=others)
     assert model.candidates_.ids.tolist() == list(range(100))
+    model = TabRRegressor(**SMALL).fit(frame, y, eval_set=others)
+    assert model.candidates_.ids.tolist() == list(range(80))
 
 
 def test_a_row_that_may_take_nobody_is_predicted_alone(ruled: TabRRegressor) -> None:
@@ -363,7 +370,7 @@ def test_a_prediction_sees_all_of_an_update_or_nothing() -> None:
 
 def test_training_on_a_part_may_retrieve_from_the_whole() -> None:
     frame, y = table(400)
-    long = {**SMALL, "max_epochs": 60, "learning_rate": 0.003}
+    long = {**SMALL, "max_epochs": 60, "learning_rate": 0.003, "batch_size": 256}
     model = TabRRegressor(**long, ignore=IGNORE)
     model.fit(frame.iloc[:100], y.iloc[:100])
     new, truth = table(100, seed=5)

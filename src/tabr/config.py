@@ -301,6 +301,7 @@ class Recipe:
 # What is no parameter of the estimators:
 # recipes: what each recipe changes, by its name; there are `n_members` of each.
 # cross_fits: without an eval_set, several members hold out different rows.
+# joins_held_out: rows of the table that were held out become candidates in the end.
 # blends: several members are weighted and tempered by rows that were held out.
 # is_bounded: no number beyond the labels of the candidates is predicted.
 # batch_sizes: rows of a step, and the number of training rows from which on.
@@ -331,6 +332,7 @@ _PAPER: Mapping[str, Any] = {
     "mode": "paper",
     "recipes": {"paper": {}},
     "cross_fits": False,
+    "joins_held_out": False,
     "blends": False,
     "is_bounded": False,
 }
@@ -354,6 +356,7 @@ _DEFAULT: Mapping[str, Any] = {
     },
     "recipes": {"default": {}},
     "cross_fits": True,
+    "joins_held_out": True,
     "blends": True,
     "is_bounded": True,
 }

@@ -91,7 +91,7 @@ class _TabR(FittedModel, BaseEstimator):
         column_kinds: Mapping[str, ColumnKind] | None = None,
         ignore: Sequence[str] = (),
         candidates: Rule | None = None,
-        refit_candidates: bool = False,
+        refit_candidates: bool | None = None,
         validation_fraction: float = 0.2,
         scoring: Scoring | None = None,
         mode: Mode | None = None,
@@ -213,7 +213,7 @@ class _TabR(FittedModel, BaseEstimator):
             blends=self._preset["blends"],
             is_bounded=self.is_bounded and target.classes is None,
         )
-        if self.refit_candidates and folds[0].learned is None:
+        if self._joins(eval_set) and folds[0].learned is None:
             fitted.candidates_ = fitted.candidates_.joined(folds[0].held_out)
         # All went well: only now the estimator changes.
         self.__dict__.update(fitted.__dict__)
@@ -247,6 +247,12 @@ class _TabR(FittedModel, BaseEstimator):
         fraction = self.validation_fraction
         train, held_out = sample.hold_out(fraction, strata, seed, split)
         return train, [(None, held_out)]
+
+    def _joins(self, eval_set: tuple[Any, Any] | None) -> bool:
+        """Whether rows that were held out become candidates after training."""
+        if self.refit_candidates is None:
+            return eval_set is None and bool(self._preset["joins_held_out"])
+        return self.refit_candidates
 
     def _fold(
         self,
@@ -554,7 +560,9 @@ For each row the model retrieves the most similar training rows under a metric t
         ignore: Columns that are no features; rules may read them.
         candidates: Who may be whose neighbour, in training and in prediction: a rule
             such as `PastOnly("sold_on") & NotSameGroup("seller")`; None allows all.
-        refit_candidates: Let the validation rows join the candidates after training.
+        refit_candidates: Let rows that were held out join the candidates after
+            training. None does so with those of X, but not with an `eval_set`
+            ("paper": with none).
         validation_fraction: Share of rows held out to stop early, without `eval_set`:
             random ones, with `PastOnly` the latest, with `NotSameGroup` whole groups.
         scoring: What early stopping looks at: "rmse", "mae" or "r2" of numbers,

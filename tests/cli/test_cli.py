@@ -72,7 +72,7 @@ def test_fit_says_what_it_did(folder: Path, tmp_path: Path):
     assert model.exists()
     for words in (
         "regression of 'price'",
-        "48, and 12 to stop early by",
+        "60, those to stop early by included",
         "1 numeric, 2 binary, 1 categorical",
         "RMSE",
         "best epoch",
@@ -135,6 +135,9 @@ def test_rows_of_weight_zero_are_counted_nowhere(tmp_path: Path):
     summary = json.loads(
         succeed("fit", tmp_path / "w.csv", *args, "--weight", "w").stdout
     )
+    assert (summary["rows"], summary["validation_rows"]) == (30, None)
+    kept_out = ("--weight", "w", "--no-refit-candidates")
+    summary = json.loads(succeed("fit", tmp_path / "w.csv", *args, *kept_out).stdout)
     assert (summary["rows"], summary["validation_rows"]) == (24, 6)
 
 

@@ -58,9 +58,10 @@ OPTIONS = {
     help="Groups whose rows have neighbours only among themselves; repeatable.",
 )
 @click.option(
-    "--refit-candidates",
-    is_flag=True,
-    help="After training, validation rows become candidates too.",
+    "--refit-candidates/--no-refit-candidates",
+    default=None,
+    help="Whether rows that were held out become candidates after training."
+    "  [default: those of TABLE do, those of --validation do not]",
 )
 @click.option(
     "--preset",
@@ -150,9 +151,9 @@ def fit(
     n_validation: int | None = None  # unknown where they are candidates too
     if eval_set is not None:
         n_validation = len(eval_set[1])
-    elif not model.refit_candidates and len({m.fold for m in model.members_}) == 1:
+    else:
         n_rows = len(frame) if weights is None else int((weights != 0).sum())
-        n_validation = n_rows - len(model.candidates_)
+        n_validation = n_rows - len(model.candidates_) or None
     summary = {
         "model": str(output),
         "bytes": output.stat().st_size,

@@ -747,6 +747,25 @@ def test_a_damaged_file_is_refused_or_predicts_the_same(
     np.testing.assert_array_equal(loaded.predict(X), regressor.predict(X))
 
 
+def test_means_of_levels_and_waves_of_dates_come_back(tmp_path):
+    rng = np.random.default_rng(0)
+    hours = pd.date_range("2024-01-01", periods=600, freq="19h")
+    shops = [f"s{k}" for k in rng.integers(0, 400, 600)]
+    X = pd.DataFrame({"shop": shops, "at": hours})
+    model = fit(TabRClassifier, rng.integers(0, 3, 600), X)
+    assert model.preprocessor_.n_num == 2 * (3 + 1)
+    model.save(tmp_path / "m.tabr")
+    loaded = TabRClassifier.load(tmp_path / "m.tabr", device="cpu")
+    later = pd.DataFrame({"shop": ["s1", "new", None], "at": hours[:3]})
+    for again in (model, loaded):
+        again.add_candidates(later, [0, 1, 2])
+    expected = model.predict_proba(later)
+    np.testing.assert_array_equal(loaded.predict_proba(later), expected)
+    for row in range(3):
+        one = loaded.predict_proba(later.iloc[[row]])
+        np.testing.assert_allclose(one, expected[[row]], atol=1e-9)
+
+
 # --- files that 0.1.0 wrote -----------------------------------------------------
 
 OLD = Path(__file__).parent / "data" / "models-0.1.0"

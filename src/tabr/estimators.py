@@ -177,10 +177,16 @@ class _TabR(FittedModel, BaseEstimator):
         target = target.scaled_by(train.y)
         preprocessor = self._preprocessor(list(sample.frame.columns))
         positions, held_out = parts[-1]  # by time the last fold learns from most
+        labels = target.encode(train.y)
         arrays = preprocessor.fit_transform(
-            train.frame, held_out.frame, positions, caller=name
+            train.frame,
+            held_out.frame,
+            positions,
+            labels=target.sides(labels),
+            weights=train.weights,
+            caller=name,
         )
-        learned = EncodedSample(train, arrays, target.encode(train.y))
+        learned = EncodedSample(train, arrays, labels)
         folds = [self._fold(part, learned, preprocessor, target) for part in parts]
         n_learned = min(len(train if p is None else p) for p, _ in parts)
         recipes = [self._recipe(n_learned, name) for name in names]
@@ -392,6 +398,7 @@ class _TabR(FittedModel, BaseEstimator):
             ignore=self.ignore,
             dates=preset["dates"],
             trends=preset["trends"],
+            levels=preset["levels"],
         )
 
     # --- files ----------------------------------------------------------------

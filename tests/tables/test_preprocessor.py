@@ -428,6 +428,89 @@ def test_codes_stay_below_the_number_of_levels(cells, max_levels):
         assert set(codes) == set(range(count))
 
 
+# --- means of levels
+
+
+def sold(n=200, n_shops=30, seed=0):
+    """Rows with a shop, one of many; their labels; their weights."""
+    rng = np.random.default_rng(seed)
+    shops = [f"s{k}" for k in rng.integers(0, n_shops, n)]
+    shops[0] = None
+    frame = pd.DataFrame({"shop": shops, "size": rng.normal(size=n)})
+    labels = rng.normal(size=(n, 2)) + rng.integers(0, 2, n)[:, None]
+    return frame, labels, rng.uniform(0.5, 3, n)
+
+
+def with_means(frame, labels, weights=None, **options):
+    options = {"normalization": "none", "max_levels": 9, "levels": "means"} | options
+    prep = Preprocessor(**options)
+    return prep, prep.fit_transform(frame, labels=labels, weights=weights)
+
+
+def slow_mean(labels, weights):
+    """The mean of some labels, drawn to that of all by ten rows of the mean weight."""
+    prior = np.average(labels, axis=0, weights=weights)
+
+    def of(rows):
+        few = 10 * weights.mean()
+        sums = few * prior
+        total = few
+        for row in np.flatnonzero(rows):
+            sums = sums + weights[row] * labels[row]
+            total += weights[row]
+        return sums / total
+
+    return of
+
+
+def test_new_rows_get_the_mean_label_of_their_level():
+    frame, labels, weights = sold()
+    prep, _ = with_means(frame, labels, weights)
+    later = prep.transform(frame)
+    of = slow_mean(labels, weights)
+    for row, shop in enumerate(frame["shop"]):
+        same = frame["shop"].isna() if pd.isna(shop) else frame["shop"] == shop
+        np.testing.assert_allclose(later.num[row, :2], of(same), rtol=1e-5)
+    np.testing.assert_allclose(later.num[:, 2], frame["size"], rtol=1e-6)
+    unseen = prep.transform(frame.head(1).assign(shop="new"))
+    prior = np.average(labels, axis=0, weights=weights)
+    np.testing.assert_allclose(unseen.num[0, :2], prior, rtol=1e-5)
+
+
+def test_training_rows_get_the_means_of_other_folds():
+    frame, labels, weights = sold()
+    _, arrays = with_means(frame, labels, weights, seed=3)
+    folds = np.random.RandomState(3).permutation(len(frame)) % 5
+    shops = frame["shop"].fillna("").to_numpy()
+    for row, shop in enumerate(shops):
+        out = folds != folds[row]
+        of = slow_mean(labels[out], weights[out])
+        np.testing.assert_allclose(arrays.num[row, :2], of(shops[out] == shop), 1e-5)
+
+
+def test_no_training_row_meets_its_own_label():
+    frame, labels, _ = sold()
+    _, arrays = with_means(frame, labels)
+    for row in range(0, len(frame), 7):
+        changed = labels.copy()
+        changed[row] += 1000
+        _, other = with_means(frame, changed)
+        np.testing.assert_array_equal(other.num[row], arrays.num[row])
+        assert (other.num[:, 0] != arrays.num[:, 0]).any()
+
+
+def test_means_need_more_levels_than_have_columns_of_their_own_and_labels():
+    frame, labels, _ = sold()
+    without = plain(max_levels=9).fit_transform(frame)
+    for options in ({"levels": "codes"}, {"max_levels": 40}):
+        prep, arrays = with_means(frame, labels, **options)
+        assert prep.n_num == 1
+    prep, arrays = with_means(frame, None)
+    assert_same(arrays, without)
+    _, arrays = with_means(frame, labels)
+    np.testing.assert_array_equal(arrays.cat, without.cat)
+
+
 # --- dates
 
 
@@ -745,6 +828,8 @@ def test_impossible_options_are_refused():
         Preprocessor(dates="circles")
     with pytest.raises(DataError, match="trends must be one of"):
         Preprocessor(trends="none")
+    with pytest.raises(DataError, match="levels must be one of"):
+        Preprocessor(levels="ranks")
     with pytest.raises(DataError, match="max_levels must be at least 2"):
         Preprocessor(max_levels=1)
     with pytest.raises(NotFittedError, match="TabR is not fitted"):
@@ -841,13 +926,17 @@ def test_numbers_beyond_float32_are_clipped():
 def test_a_preprocessor_from_state_transforms_bit_identically(method, dates):
     frame = mixed_frame()
     options = {"kinds": {"age": "numeric"}, "max_levels": 3, "ignore": ["member"]}
-    options |= {"dates": dates, "trends": "within"}
+    options |= {"dates": dates, "trends": "within", "levels": "means"}
     prep = Preprocessor(normalization=method, seed=5, **options)
-    prep.fit_transform(frame, frame.iloc[np.argsort(frame["since"])[-25:]])
+    labels = np.arange(2.0 * len(frame)).reshape(-1, 2)
+    frame["shop"] = [f"s{k % 9}" for k in range(len(frame))]
+    latest = frame.iloc[np.argsort(frame["since"])[-25:]]
+    prep.fit_transform(frame, latest, labels=labels)
+    later = mixed_frame(30, 1).assign(shop=[f"s{k % 11}" for k in range(30)])
     state, arrays = prep.state()
     assert all(a.dtype.kind in "if" and a.flags.c_contiguous for a in arrays.values())
     again = Preprocessor.from_state(json.loads(json.dumps(state)), arrays)
-    assert_same(again.transform(mixed_frame(30, 1)), prep.transform(mixed_frame(30, 1)))
+    assert_same(again.transform(later), prep.transform(later))
     for name in ("feature_names", "kinds_", "dropped", "n_num", "n_bin"):
         assert getattr(again, name) == getattr(prep, name)
     assert again.cardinalities == prep.cardinalities

@@ -321,3 +321,16 @@ def test_text_of_many_values_is_no_target_unless_asked():
     texts = pd.Series([f"{k},5" for k in range(60)], name="price")
     with pytest.raises(DataError, match="'price' is text with 60 distinct values"):
         choose_task(texts)
+
+
+def test_sides_are_numbers_or_who_has_a_class():
+    numbers = NumberTarget().fit([1.0, 2.0, 3.0])
+    assert numbers.sides(numbers.encode([2.0, 2.0])).tolist() == [[0], [0]]
+    two = ClassTarget().fit(["no", "yes"])
+    assert two.sides(two.encode(["yes", "no"])).tolist() == [[1], [0]]
+    three = ClassTarget().fit(["a", "b", "c"])
+    assert three.sides(three.encode(["c", "a"])).tolist() == [[0, 0, 1], [1, 0, 0]]
+    labels = np.repeat(np.arange(12), np.arange(12, 0, -1))
+    many = ClassTarget().fit(labels)
+    sides = many.sides(labels)
+    assert sides.sum(axis=0).tolist() == [12, 11, 10, 9, 8, 7, 6, 5]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple, Self
 
@@ -24,10 +24,12 @@ from tabr.tables.cells import (
 from tabr.tables.normalize import as_index, row_blocks, share_between
 
 Dates = Literal["parts", "cycles"]
+Levels = Literal["codes", "means"]
 
 # Waves of a cycle: once, twice, ... round; three tell all days of a week apart freely.
 HARMONICS: dict[Cycle, int] = {"day": 4, "week": 3, "month": 1, "year": 2}
 _NEARLY_ALL = 0.9  # pairs of a held-out and another cell
+_PRIOR_ROWS = 10.0  # rows that the mean of all counts for in the mean of a level
 _FEWEST = 20  # cells on either side, or it may be chance
 
 
@@ -270,9 +272,77 @@ class Categorical(Column):
             cat=(np.array([*codes_of_levels, self.missing], dtype=np.int64)[codes],)
         )
 
+    def places(self, cells: Cells) -> Codes:
+        """Return each cell's level by its place (n,); then come missing and unseen."""
+        codes, levels = cells.levels
+        unseen, place_of = len(self.levels) + 1, self._place_of
+        places = [*(place_of.get(level, unseen) for level in levels), unseen - 1]
+        return np.array(places, dtype=np.int64)[codes]
+
+    @cached_property
+    def _place_of(self) -> dict[str, int]:
+        return {level: place for place, level in enumerate(self.levels)}
+
     @cached_property
     def _code_of(self) -> dict[str, int]:
         return dict(zip(self.levels, self.codes, strict=True))
+
+
+class Known(NamedTuple):
+    """What is known of the training rows beside their cells.
+
+    Attributes:
+        labels: (n, k), labels of numbers, or for classes which one a row has.
+        weights: (n,), weights of the rows.
+        folds: (n,), parts of the rows that learn their encoding from the others.
+    """
+
+    labels: Floats
+    weights: Floats
+    folds: Codes
+
+
+@dataclass(frozen=True)
+class MeanCategorical(Categorical):
+    """Levels, their codes, and the mean label of each, as many are rare."""
+
+    n_means: int  # of a level
+    means: tuple[float, ...]  # of each level, then of missing cells, then of others
+
+    @classmethod
+    def learned(cls, column: Categorical, cells: Cells, known: Known) -> Self:
+        """Return the column with the means of all training rows."""
+        places = column.places(cells)
+        means = _means(places, known.labels, known.weights, len(column.levels) + 2)
+        values = {f.name: getattr(column, f.name) for f in fields(column)}
+        return cls(**values, n_means=means.shape[1], means=tuple(means.ravel()))
+
+    def encode(self, cells: Cells) -> EncodedColumn:
+        """Return what the cells give to the arrays."""
+        means = np.array(self.means).reshape(-1, self.n_means)
+        num = tuple(means[self.places(cells)].T)
+        return super().encode(cells)._replace(num=num)
+
+    def out_of_fold(self, cells: Cells, known: Known) -> Floats:
+        """Return means (n, k) for training rows, which leave out the row's fold."""
+        places = self.places(cells)
+        result = np.empty(known.labels.shape)
+        for fold in np.unique(known.folds):
+            out, own = known.folds != fold, known.folds == fold
+            labels, weights = known.labels[out], known.weights[out]
+            means = _means(places[out], labels, weights, len(self.levels) + 2)
+            result[own] = means[places[own]]
+        return result
+
+
+def _means(places: Codes, labels: Floats, weights: Floats, n_places: int) -> Floats:
+    """Return mean labels (n_places, k), drawn to that of all rows where few are."""
+    total = np.bincount(places, weights, n_places)[:, None]
+    sums = [np.bincount(places, weights * part, n_places) for part in labels.T]
+    prior = np.average(labels, axis=0, weights=weights)
+    few = _PRIOR_ROWS * weights.mean()
+    means: Floats = (np.stack(sums, axis=1) + few * prior) / (total + few)
+    return means
 
 
 COLUMNS: dict[str, type[Column]] = {
@@ -285,6 +355,7 @@ COLUMNS: dict[str, type[Column]] = {
         BinaryNumber,
         BinaryText,
         Categorical,
+        MeanCategorical,
     )
 }
 
@@ -312,6 +383,8 @@ def widths_of(column: Column) -> list[int]:
     elif isinstance(column, CyclicDate):
         num = int(column.fill is not None)
         flags = 2 * sum(HARMONICS[name] for name in column.cycles)
+    elif isinstance(column, MeanCategorical):
+        num = column.n_means
     indicator = isinstance(column, Numeric | Date | CyclicDate) and column.indicator
     return [num, flags, indicator, column.kind == "categorical"]
 

@@ -7,6 +7,10 @@
 - Categories are compared as text, where 1.0 is written "1". A missing cell is a level
   of its own if fit saw one. Rare levels beyond `max_levels` share one level. A value
   that fit did not see has no level: -1.
+- If `levels` is "means", and fit is given labels, a column of more levels than
+  `max_levels` also gives the mean label of each level, drawn to the mean of all by as
+  much as ten rows would. Training rows get means of other folds of the rows, so that no
+  row meets its own label; a level that fit did not see gets the mean of all.
 - Dates become days since 1970 in UTC, and either "parts", the month, day, weekday and
   hour where they vary, or "cycles": sines and cosines of the time of day, the week, the
   month and the year, where the rows go round them. Cycles are not normalised.
@@ -39,6 +43,9 @@ from tabr.tables.columns import (
     Categorical,
     Column,
     Dates,
+    Known,
+    Levels,
+    MeanCategorical,
     Numbers,
     fit_column,
     widths_of,
@@ -49,6 +56,8 @@ from tabr.tables.shape import DataShape
 from tabr.tables.targets import Target
 
 Trends = Literal["all", "within"]
+
+N_FOLDS = 5  # parts of the training rows that learn means of levels from the others
 
 
 @dataclass(frozen=True)
@@ -106,10 +115,12 @@ class Preprocessor:
         seed: int = 0,
         dates: Dates = "parts",
         trends: Trends = "all",
+        levels: Levels = "codes",
     ) -> None:
         self.normalization: Normalization = normalization
         self.dates: Dates = dates
         self.trends: Trends = trends
+        self.levels: Levels = levels
         self.kinds = {str(name): kind for name, kind in (kinds or {}).items()}
         self.max_levels = max_levels
         ignored = [ignore] if isinstance(ignore, str) else ignore
@@ -119,6 +130,7 @@ class Preprocessor:
             ("normalization", normalization, get_args(Normalization)),
             ("dates", dates, get_args(Dates)),
             ("trends", trends, get_args(Trends)),
+            ("levels", levels, get_args(Levels)),
         ):
             if value not in values:
                 raise DataError(
@@ -147,13 +159,22 @@ class Preprocessor:
         held_out: pd.DataFrame | None = None,
         learned: npt.NDArray[np.int64] | None = None,
         *,
+        labels: Floats | None = None,
+        weights: Floats | None = None,
         caller: str = "Preprocessor",
     ) -> Arrays:
         """Learn from the training rows, and return them as arrays.
 
-        Of the held-out rows it learns only in which columns they lie beyond the
-        training rows, for `trends`. They may be some of these: then `learned` are the
-        positions (k,) of those that they are held out from.
+        Args:
+            frame: The training rows.
+            held_out: Rows of which nothing is learned but in which columns they lie
+                ahead of the training rows, for `trends`.
+            learned: Positions (k,) of the training rows that they are held out from,
+                where they are training rows themselves.
+            labels: Labels (n, k) of the training rows, for the means of `levels`; see
+                `Target.sides`. A row's own label has no part in its arrays.
+            weights: Weights (n,) of the training rows in these means.
+            caller: The name to use in messages.
         """
         frame = to_frame(frame)
         self._inputs = tuple(frame.columns)
@@ -169,22 +190,49 @@ class Preprocessor:
                 f"a table needs a feature, however all its columns are ignored:"
                 f" {list(self._inputs)}; ignore fewer"
             )
-        columns = []
-        for name in self.feature_names:
-            cells = Cells.read(frame[name], name, in_fit=True)
-            kind = self.kinds.get(name, cells.kind)
-            columns.append(fit_column(cells, kind, self.max_levels, self.dates))
-        self._set_columns([c for c in columns if c is not None])
+        means = self._fit_columns(frame, self._known(labels, weights))
         if held_out is not None and self.trends == "within":
             earlier = frame if learned is None else frame.iloc[learned]
             self._leave_trends_out(earlier, self._match(readable(held_out), caller))
         num, flags, codes = self._encode(frame)
+        for column, places in self._placed:
+            if column.name in means:
+                first, values = places[0], means[column.name]
+                num[:, first : first + values.shape[1]] = values
         methods: list[Normalization] = [self.normalization]
         if self.normalization == "both":
             methods = ["quantile", "robust"]
         self._normalizers = [Normalizer.fit(num, m, self.seed) for m in methods]
         self.n_num, self.n_bin = len(methods) * num.shape[1], flags.shape[1]
         return Arrays(self._normalized(num), flags, codes)
+
+    def _fit_columns(
+        self, frame: pd.DataFrame, known: Known | None
+    ) -> dict[str, Floats]:
+        """Learn the columns; return means (n, k) for the training rows, by name."""
+        columns, means = [], {}
+        for name in self.feature_names:
+            cells = Cells.read(frame[name], name, in_fit=True)
+            kind = self.kinds.get(name, cells.kind)
+            column = fit_column(cells, kind, self.max_levels, self.dates)
+            if (
+                known is not None
+                and isinstance(column, Categorical)
+                and len(column.levels) > self.max_levels
+            ):
+                column = MeanCategorical.learned(column, cells, known)
+                means[name] = column.out_of_fold(cells, known)
+            columns.append(column)
+        self._set_columns([c for c in columns if c is not None])
+        return means
+
+    def _known(self, labels: Floats | None, weights: Floats | None) -> Known | None:
+        """Return what means of levels are learned from, or None."""
+        if self.levels == "codes" or labels is None:
+            return None
+        n = len(labels)
+        folds = np.random.RandomState(self.seed).permutation(n) % N_FOLDS
+        return Known(labels, np.ones(n) if weights is None else weights, folds)
 
     def _leave_trends_out(self, frame: pd.DataFrame, held_out: pd.DataFrame) -> None:
         """Drop what lies beyond the training rows, unless that is all there is."""
@@ -272,6 +320,7 @@ class Preprocessor:
             "seed": self.seed,
             "dates": self.dates,
             "trends": self.trends,
+            "levels": self.levels,
             "inputs": list(self._inputs),
             "n_num": self.n_num,
             "n_bin": self.n_bin,
@@ -292,7 +341,8 @@ class Preprocessor:
     ) -> Self:
         """Return the preprocessor that `state` described; it transforms alike."""
         names = ("normalization", "kinds", "max_levels", "ignore", "seed")
-        later = {k: state[k] for k in ("dates", "trends") if k in state}  # since 0.2
+        added = ("dates", "trends", "levels")  # older files have none of them
+        later = {name: state[name] for name in added if name in state}
         self = cls(**{name: state[name] for name in names}, **later)
         self._inputs = tuple(state["inputs"])
         self.n_num, self.n_bin = state["n_num"], state["n_bin"]

@@ -25,6 +25,7 @@ from tabr.tables.labels import read_classes, read_numbers
 Outcome = Literal["regression", "classification"]
 
 MAX_CLASSES = 20  # whole numbers with more distinct values are quantities
+_MOST_SIDES = 8  # classes whose shares are told of each level of a column
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -95,6 +96,10 @@ class Target(ABC):
     @abstractmethod
     def encode(self, y: object, *, n_rows: int | None = None) -> npt.NDArray[Any]:
         """Return labels (n,) for a network."""
+
+    @abstractmethod
+    def sides(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return what means of labels are taken of (n, k), for encoded labels (n,)."""
 
     @abstractmethod
     def strata(self, y: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
@@ -182,6 +187,10 @@ class NumberTarget(Target):
         with np.errstate(over="ignore"):
             labels = (values - self.mean) / self.scale
         return np.clip(labels, -_FLOAT32_MAX, _FLOAT32_MAX).astype(np.float32)
+
+    def sides(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the labels themselves (n, 1)."""
+        return labels.astype(np.float64).reshape(-1, 1)
 
     def strata(self, y: npt.NDArray[Any]) -> None:
         """Return None: any split will do."""
@@ -293,6 +302,15 @@ class ClassTarget(Target):
                 " such rows or fit again"
             )
         return codes.astype(np.int64)
+
+    def sides(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return who has a class (n, k): the second of two, else the commonest."""
+        if self.task == "binary":
+            return labels.astype(np.float64).reshape(-1, 1)
+        counts = np.bincount(labels, minlength=self.n_classes)
+        common = np.sort(np.argsort(-counts, kind="stable")[:_MOST_SIDES])
+        sides: npt.NDArray[np.float64] = (labels[:, None] == common).astype(np.float64)
+        return sides
 
     def strata(self, y: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the codes of the classes (n,)."""

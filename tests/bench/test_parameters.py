@@ -38,3 +38,10 @@ def test_tuned_means_published() -> None:
     with pytest.raises(DataError, match="a method must be one of knn"):
         parameters(CALIFORNIA, "nothing", "tuned")
     assert parameters(CALIFORNIA, "knn", "tuned") == {}  # it tunes itself
+
+
+def test_presets_of_ours_choose_their_own_batches() -> None:
+    (wine,) = select(["why/wine"])[:1]
+    assert parameters(wine, "tabr-s", "default") == {"batch_size": 32}
+    for name in ("tabr-d", "tabr-best"):
+        assert parameters(wine, name, "default") == {}

@@ -28,8 +28,10 @@ def parameters(
 ) -> dict[str, Any]:
     """Return the arguments of a method for a table, without those its entry fixes."""
     check_methods([method])
-    make = METHODS[method].method
-    params: dict[str, Any] = {"batch_size": task.batch_size} if make.has_batches else {}
+    entry, make = METHODS[method], METHODS[method].method
+    params: dict[str, Any] = {}
+    if make.has_batches and not entry.chooses_batches:
+        params["batch_size"] = task.batch_size
     if config == "tuned" and not make.needs_no_tuning:
         published = _published().get(task.published, {})
         if method not in published:

@@ -210,6 +210,8 @@ class TrainingConfig:
             cosine to zero; "drop": after `patience` epochs without a better score, the
             best weights are taken up again with a tenth of the step size, once.
         gradient_clip: Largest norm of a step's gradient; None sets no limit.
+        candidate_share: Share of the candidates, drawn anew for each step, among whom
+            its rows find their neighbours; predictions look at all.
         weight_average: Epochs that a running mean of the weights reaches back; it is
             what is scored and kept. None keeps the weights themselves.
     """
@@ -227,6 +229,7 @@ class TrainingConfig:
     label_smoothing: float = 0.0
     schedule: Schedule = "constant"
     gradient_clip: float | None = None
+    candidate_share: float = 1.0
     weight_average: float | None = None
 
     def __post_init__(self) -> None:
@@ -236,6 +239,11 @@ class TrainingConfig:
             beta1=self.betas[0],
             beta2=self.betas[1],
             label_smoothing=self.label_smoothing,
+        )
+        _check(
+            0 < self.candidate_share <= 1,
+            "`0 < candidate_share <= 1` must hold, however: "
+            f"candidate_share={self.candidate_share!r}",
         )
         for name in ("gradient_clip", "weight_average"):
             limit = getattr(self, name)
@@ -326,6 +334,7 @@ _PAPER: Mapping[str, Any] = {
     "weight_decay": TrainingConfig.weight_decay,
     "betas": TrainingConfig.betas,
     "label_smoothing": TrainingConfig.label_smoothing,
+    "candidate_share": TrainingConfig.candidate_share,
     "weight_average": TrainingConfig.weight_average,
     "class_scoring": None,  # accuracy
     "schedule": TrainingConfig.schedule,

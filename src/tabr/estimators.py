@@ -80,6 +80,7 @@ class _TabR(FittedModel, BaseEstimator):
         betas: tuple[float, float] | None = None,
         label_smoothing: float | None = None,
         gradient_clip: float | None = None,
+        candidate_share: float | None = None,
         weight_average: float | None = None,
         schedule: Schedule | None = None,
         batch_size: int | None = None,
@@ -118,6 +119,7 @@ class _TabR(FittedModel, BaseEstimator):
         self.betas = betas
         self.label_smoothing = label_smoothing
         self.gradient_clip = gradient_clip
+        self.candidate_share = candidate_share
         self.weight_average = weight_average
         self.schedule = schedule
         self.batch_size = batch_size
@@ -329,6 +331,7 @@ class _TabR(FittedModel, BaseEstimator):
             label_smoothing=value("label_smoothing"),
             schedule=value("schedule"),
             gradient_clip=self.gradient_clip,
+            candidate_share=value("candidate_share"),
             weight_average=value("weight_average") or None,
         )
         return Recipe(network, training, value("context_size"), name)
@@ -542,6 +545,8 @@ For each row the model retrieves the most similar training rows under a metric t
         betas: Adam's coefficients of running means.
         label_smoothing: Share of a class's label that is spread over all classes.
         gradient_clip: Largest norm of a step's gradient; None sets no limit.
+        candidate_share: Share of the candidates, drawn anew for each training step,
+            among whom its rows find their neighbours; predictions look at all.
         weight_average: Epochs that a running mean of the weights reaches back; it is
             what is scored and kept. 0 keeps the weights themselves.
         schedule: Of step sizes: "constant", "flat-cosine" (down to zero over the second

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tabr import TabRRegressor, Where
-from tabr.candidates.updatable_index import _among
 from tabr.search import Filter
+from tabr.search.filter import among
 from tests.test_fitted import IGNORE, RULE, SMALL, check_allowed, table
 
 gpu = [
@@ -24,13 +24,13 @@ on_gpu = pytest.param("cuda", marks=gpu)
 def test_who_is_gone_is_forbidden_beside_any_rule() -> None:
     alive = torch.tensor([1, 0, 1, 1], dtype=torch.int32)
     whole = slice(0, 2), slice(0, 4)
-    alone = _among(alive, None, 2).allowed(*whole)
+    alone = among(alive, None, 2).allowed(*whole)
     assert alone.tolist() == [[True, False, True, True]] * 2
     codes = torch.tensor([[0, 1, 2, 3]], dtype=torch.int32)
     low = torch.tensor([[1, 0]], dtype=torch.int32)
     high = torch.tensor([[2, 0]], dtype=torch.int32)
     rules = Filter(codes, low, high, 0, 1)
-    both = _among(alive, rules, 2).allowed(*whole)
+    both = among(alive, rules, 2).allowed(*whole)
     assert both.tolist() == [[False, False, True, False], [True, False, False, False]]
 
 

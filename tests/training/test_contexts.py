@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tabr.config import STEPS, EmbeddingConfig, NetworkConfig
+from tabr.device.random import dropout
 from tabr.network.rows import Rows
 from tabr.network.tabr import Context, TabR
 from tabr.tables.shape import DataShape
@@ -173,3 +174,40 @@ def test_no_row_of_a_part_meets_itself_or_who_is_held_out() -> None:
     for row, positions, found in zip(part, *near, strict=True):
         others = set(positions[found].tolist())
         assert others == set(part.tolist()) - {int(row)}
+
+
+def test_a_step_finds_neighbours_among_a_share_that_is_drawn_for_it() -> None:
+    rows, labels = table()
+    network, batch = make(), torch.arange(0, 60, 7)
+    contexts = Contexts(network, TrainingRows(rows, labels), 9, share=0.4)
+    torch.manual_seed(5)
+    found = contexts.neighbors(batch, contexts.snapshot(len(batch)))
+    torch.manual_seed(5)
+    drawn = dropout(torch.ones(60), 0.6) > 0
+    keys = network.points(rows) @ network.metric().key.T
+    distances = torch.cdist(keys[batch], keys)
+    distances[:, ~drawn] = torch.inf
+    distances[torch.arange(len(batch)), batch] = torch.inf
+    expected = distances.argsort(1)[:, :9]
+    for ours, theirs in zip(found.position, expected, strict=True):
+        assert set(ours.tolist()) == set(theirs.tolist())
+    again = contexts.neighbors(batch, contexts.snapshot(len(batch)))
+    assert not torch.equal(again.position, found.position)  # another draw
+
+
+def test_predictions_look_at_all_candidates() -> None:
+    rows, labels = table()
+    network = make().eval()
+    sampled = Contexts(network, TrainingRows(rows, labels), 9, share=0.4)
+    whole = Contexts(network, TrainingRows(rows, labels), 9)
+    ours, theirs = sampled.weighted(), whole.weighted()
+    assert torch.equal(ours[0], theirs[0])
+
+
+def test_a_row_may_find_fewer_than_m_of_a_share() -> None:
+    rows, labels = table(12)
+    contexts = Contexts(make(), TrainingRows(rows, labels), 11, share=0.3)
+    context = contexts.of(torch.arange(12))
+    assert context.found is not None and not context.found.all()
+    output = contexts.network(rows, context).prediction
+    assert torch.isfinite(output).all()

@@ -13,6 +13,7 @@ from tabr.candidates.point_index import PointIndex, candidate_points
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
 from tabr.search import Filter
+from tabr.search.filter import among
 
 
 class UpdatableIndex(PointIndex):
@@ -95,17 +96,4 @@ class UpdatableIndex(PointIndex):
 
     def _permitted(self, rules: Filter | None, b: int) -> Filter | None:
         """Return the rules, with one that forbids who was removed."""
-        return rules if self._alive is None else _among(self._alive, rules, b)
-
-
-def _among(alive: Tensor, rules: Filter | None, b: int) -> Filter:
-    """Return the rules with one more: a candidate's flag must be one."""
-    codes, one = alive[None], alive.new_ones(1, b)
-    if rules is None:
-        return Filter(codes, one, one, 0, 1)
-    return rules._replace(
-        codes=torch.cat([rules.codes, codes]),
-        low=torch.cat([rules.low, one]),
-        high=torch.cat([rules.high, one]),
-        ends=rules.ends | 1 << len(rules.codes),
-    )
+        return rules if self._alive is None else among(self._alive, rules, b)

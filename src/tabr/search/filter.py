@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 # From slices of the queries and of the candidates to bool (queries, candidates).
@@ -54,3 +55,16 @@ class Filter(NamedTuple):
                 clause = None
         assert conjunction is not None
         return conjunction
+
+
+def among(flags: Tensor, rules: Filter | None, b: int) -> Filter:
+    """Return the rules with one more: a candidate's flag must be one."""
+    codes, one = flags[None], flags.new_ones(1, b)
+    if rules is None:
+        return Filter(codes, one, one, 0, 1)
+    return rules._replace(
+        codes=torch.cat([rules.codes, codes]),
+        low=torch.cat([rules.low, one]),
+        high=torch.cat([rules.high, one]),
+        ends=rules.ends | 1 << len(rules.codes),
+    )

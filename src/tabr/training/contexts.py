@@ -11,10 +11,12 @@ from torch import Tensor
 from tabr.candidates.device_rules import TaggedRows
 from tabr.candidates.point_index import LastNeighbors, PointIndex, candidate_points
 from tabr.device.member_axis import n_members
+from tabr.device.random import dropout
 from tabr.network.hidden_sum import sharing_pays
 from tabr.network.rows import Rows, take
 from tabr.network.tabr import Context, Metric, TabR
 from tabr.search import Neighbors
+from tabr.search.filter import among
 from tabr.training.loop import History
 
 _CHUNK = 4096  # rows whose contexts are found at a time
@@ -63,9 +65,14 @@ class Contexts:
         frozen: The neighbours of the part, once they stay as they are.
     """
 
-    def __init__(self, network: TabR, data: TrainingRows, m: int) -> None:
-        """Make points that no training step can change once and for all."""
-        self.network, self.data, self.m = network, data, m
+    def __init__(
+        self, network: TabR, data: TrainingRows, m: int, share: float = 1.0
+    ) -> None:
+        """Make points that no training step can change once and for all.
+
+        In training only a share of the candidates, drawn for each search, is found.
+        """
+        self.network, self.data, self.m, self.share = network, data, m, share
         self.rows, self.labels, n = data.rows, data.labels, len(data)
         self.part, self.places = data.part, None
         if self.part is not None:
@@ -77,7 +84,7 @@ class Contexts:
             self.points = candidate_points(network, data.rows)
             self.fixed = PointIndex(network, *self._of_part(self.points))
         self.frozen: Neighbors | None = None  # by places
-        self.complete = n > m and data.tagged is None
+        self.complete = n > m and data.tagged is None and share == 1.0
         self.last = LastNeighbors(n, min(m, n), data.labels.device)
 
     def _of_part(self, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,15 +174,23 @@ class Contexts:
 
     def _search(self, index: PointIndex, batch: Tensor) -> Neighbors:
         tagged = self.data.tagged
+        rules = None if tagged is None else tagged.rules(batch)
         places = batch if self.places is None else self.places[batch]
+        samples = self.share < 1.0 and self.network.training
+        if samples:
+            drawn = dropout(
+                torch.ones_like(index.labels, dtype=torch.float32), 1 - self.share
+            )
+            rules = among((drawn > 0).int(), rules, len(batch))
         near = index.neighbors(
             take(index.points, places),
             self.m,
             exclude=places,
-            rules=None if tagged is None else tagged.rules(batch),
-            last=self.last.of(places),
+            rules=rules,
+            last=None if samples else self.last.of(places),
         )
-        self.last.keep(places, near, self.complete)
+        if not samples:  # others than these bound the next search
+            self.last.keep(places, near, self.complete)
         if self.part is None:
             return near
         return Neighbors(self.part[near.position], near.found)

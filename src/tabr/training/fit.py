@@ -224,7 +224,8 @@ class _Fit:
         lane = Lane(device, seed, captures=captures)
         with lane:
             network = TabR(recipe.network, self.shape).to(device)
-            contexts = Contexts(network, train, recipe.context_size)
+            share = recipe.training.candidate_share
+            contexts = Contexts(network, train, recipe.context_size, share)
             evaluate = self._evaluation(contexts, spec.validation)
         smoothing = recipe.training.label_smoothing
         loss = BatchLoss(contexts, self.shape.task, smoothing)

@@ -39,7 +39,7 @@ class Entry(NamedTuple):
     @property
     def chooses_batches(self) -> bool:
         """Whether it is a preset of ours, which knows its sizes of batches itself."""
-        return self.fixed.get("preset", "paper") != "paper"
+        return bool(self.fixed.get("preset", "paper") != "paper")
 
     def make(self, setting: Setting, seed: int, **params: Any) -> Method:
         """Return a new learner; parameters that are left out have their defaults."""

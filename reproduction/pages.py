@@ -10,6 +10,7 @@ from reproduction import methods_page, tasks_page
 from reproduction.default_picture import plot
 from reproduction.default_table import compare, read_runs, to_markdown
 from reproduction.paper.pages import write as write_paper
+from reproduction.presets.page import write as write_presets
 from reproduction.results_folder import ResultsFolder, to_csv
 from reproduction.studies import page as studies_page
 from tabr.tables.files import write_bytes
@@ -70,6 +71,12 @@ PAGES: Mapping[str, Page] = {
         "every method on three sets, tuned and with defaults",
         "methods.md",
         write_methods,
+    ),
+    "presets": Page(
+        "Presets",
+        "the library's own presets beside boosted trees and the paper's TabR-S",
+        "presets.md",
+        write_presets,
     ),
     "paper": Page(
         "The paper's tables",

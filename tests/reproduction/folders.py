@@ -41,6 +41,7 @@ def add_runs(
     label: str,
     plan: str,
     scores: Sequence[float],
+    /,
     *,
     split: int = 0,
     kind: RunKind = "single",

@@ -249,6 +249,14 @@ def read(path: Path) -> Result:
     return Result(**json.loads(path.read_text("utf-8")))
 
 
+def read_part(
+    path: Path, name: Literal["val", "test"]
+) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
+    """Read the predictions of one part alone, and the classes of their columns."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return arrays[name].astype(np.float64), arrays.get("classes")
+
+
 def read_predictions(path: Path) -> Predictions:
     """Read the predictions beside the result at path."""
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:

@@ -81,6 +81,19 @@ def test_a_result_names_the_predictions_that_are_kept(tmp_path: Path):
     assert read(path) == replace(RESULT, predictions="split-0-seed-0.npz")
 
 
+def test_predictions_of_classes_of_any_type_score_the_same_once_read(tmp_path: Path):
+    (task,) = select(["churn"])
+    y = np.array([True, False, True, True], object)  # as pandas has gaps in booleans
+    values = np.array([[0.1, 0.9], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]])
+    rows = LabelledRows(pd.DataFrame(), y)
+    parts = SplitTable(rows, rows, rows)
+    written = Predictions(values, values, np.array([False, True], object))
+    write(RESULT, tmp_path / "run.json", written)
+    kept = read_predictions(tmp_path / "run.json")
+    assert kept.scores(task, parts) == written.scores(task, parts) == (0.75, 0.75)
+    assert kept.all_scores(task, parts) == written.all_scores(task, parts)
+
+
 def test_a_file_from_before_commits_were_kept_is_read(tmp_path: Path):
     path = tmp_path / "split-0-seed-0.json"
     write(RESULT, path)

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tabr.bench.benchmark import Benchmark, run_benchmark
@@ -13,6 +14,7 @@ from tabr.bench.runs import SeedCounts
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.selection import TaskSelection
 from tabr.bench.tasks.task import load
+from tabr.bench.trial_ensembles import ensemble_path, read_ensemble
 from tabr.bench.tuning import (
     Search,
     best_params_path,
@@ -181,6 +183,101 @@ def test_predictions_of_all_trials_are_kept_for_an_ensemble(tmp_path: Path):
         read_results(out, task)
 
 
+def test_the_same_search_gives_the_same_ensemble_to_the_byte(tmp_path: Path):
+    write_churn(tmp_path)
+    (task,) = select(["churn"])
+    out, parts = tmp_path / "out", load(task, tmp_path)
+    search = Search(
+        task,
+        "mlp",
+        address(tmp_path),
+        4,
+        fixed=FEW,
+        scoring="log-loss",
+        keeps_predictions=True,
+    )
+    path = ensemble_path(out, task, "mlp", "log-loss")
+    assert path.parent == best_params_path(out, task, "mlp", "log-loss").parent
+    assert tune([search], tmp_path, out, CPU) == 0
+    content = path.read_bytes()
+    path.unlink()
+    for _ in range(2):
+        assert tune([search], tmp_path, out, CPU) == 0
+        assert path.read_bytes() == content
+    more = replace(search, n_trials=6)
+    assert tune([more], tmp_path, out, CPU) == 0
+    assert path.read_bytes() != content
+    ensemble = read_ensemble(out, task, "mlp", "log-loss")
+    assert ensemble.trials == 6
+
+    # It is scored as a run, and again where the search has gone on.
+    benchmark = Benchmark(
+        TaskSelection(labels=["churn"], data=tmp_path),
+        ["mlp"],
+        "retuned-ensemble",
+        scoring="log-loss",
+    )
+    for stored in (content, json.dumps(ensemble.to_json()).encode()):
+        path.write_bytes(stored)
+        summary, ((_, table),) = run_benchmark(benchmark, out, CPU)
+        assert summary.n_done == 1 and list(table["runs"]) == [1]
+        chosen = read_ensemble(out, task, "mlp", "log-loss")
+        mean = sum(
+            member.weight * read_predictions(path.parents[1] / member.predictions).test
+            for member in chosen.members
+        )
+        powers = mean ** (1 / chosen.temperature)
+        codes = parts.test.y.astype(int)
+        of_truth = powers[np.arange(len(codes)), codes] / powers.sum(1)
+        (result,) = read_results(out, task)
+        assert result.method == "mlp-retuned-ensemble@log-loss"
+        assert result.scores["test"]["log-loss"] == pytest.approx(
+            -np.log(of_truth).mean()
+        )
+        assert result.scores["val"]["log-loss"] == pytest.approx(chosen.val)
+        seconds = sum(member.seconds for member in chosen.members)
+        assert result.seconds == round(seconds, 3) > 0
+
+
+def test_the_trials_of_an_ensemble_are_the_best_by_the_scoring(tmp_path: Path):
+    write_churn(tmp_path)
+    (task,) = select(["churn"])
+    out = tmp_path / "out"
+    for scoring in (None, "log-loss", "roc-auc"):
+        search = Search(
+            task,
+            "mlp",
+            address(tmp_path),
+            4,
+            fixed=FEW,
+            scoring=scoring,
+            keeps_predictions=True,
+        )
+        assert tune([search], tmp_path, out, CPU) == 0
+        members = search.members(out)
+        sign = -1 if scoring == "log-loss" else 1
+        values = [sign * member.val for member in members]
+        assert values == sorted(values, reverse=True) and len(values) == 4
+        assert all(member.hardware for member in members)
+        ensemble = read_ensemble(out, task, "mlp", scoring)
+        assert ensemble.metric == (scoring or "accuracy")
+        assert ensemble.best_val == members[0].val == search.best()["val"]
+
+
+def test_equal_trials_are_one_member(tmp_path: Path):
+    write_churn(tmp_path)
+    (task,) = select(["churn"])
+    search = Search(
+        task, "mlp", address(tmp_path), 1, fixed=FEW, keeps_predictions=True
+    )
+    assert tune([search], tmp_path, tmp_path / "out", CPU) == 0
+    study = search.study()
+    (trial,) = study.trials
+    study.add_trial(trial)
+    (member,) = search.members(tmp_path / "out")
+    assert member.trial == 0 and search.counts() == {"COMPLETE": 2}
+
+
 def test_a_search_whose_predictions_lack_is_not_done(tmp_path: Path):
     write_churn(tmp_path)
     (task,) = select(["churn"])
@@ -191,6 +288,7 @@ def test_a_search_whose_predictions_lack_is_not_done(tmp_path: Path):
     late = {"budget_seconds": 0, "log": lines.append}
     assert tune([search], tmp_path, out, CPU, **late) == 1
     assert "1 of 1 trials, 1 without predictions; run it again to go on" in lines[-1]
+    assert not ensemble_path(out, task, "mlp").exists()
 
 
 def test_trials_that_fall_behind_are_ended(tmp_path: Path):

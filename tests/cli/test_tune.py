@@ -74,6 +74,32 @@ def test_predictions_are_kept_if_they_are_asked_for(mine: Path, tmp_path: Path):
     assert len(list(out.rglob("mlp-trials/*.npz"))) == 1
 
 
+def test_an_ensemble_is_shown_as_constructors_with_weights(mine: Path, tmp_path: Path):
+    about = (mine, "--target", "price", "--device", "cpu", "--out", tmp_path / "out")
+    tiny = '{"max_epochs": 1, "width": 8, "context_size": 4}'
+    command = ("tune", *about, "--methods", "tabr-s", "--params", tiny, "--trials", 2)
+    command += ("--workers", 1, "--scoring", "mae", "--ensemble")
+    (best,) = json.loads(succeed(*command, "--json").stdout)["best"]
+    ensemble = best["ensemble"]
+    members = ensemble["members"]
+    assert sum(member["weight"] for member in members) == pytest.approx(1)
+    assert all(member["params"]["width"] == 8 for member in members)
+    text = succeed(*command).stdout
+    for member in members:
+        assert f"  {member['weight']:.4f}  TabRRegressor(preset='paper'" in text
+        assert f"dropout={member['params']['dropout']!r}" in text
+    assert f"validation mae {ensemble['val']:.6g} of an ensemble of" in text
+    assert "--config retuned-ensemble --scoring mae" in text and "flatter" in text
+    assert f"kept in {ensemble['path']}" in text
+
+    run = ("bench", "run", *about, "--methods", "tabr-s", "--config")
+    run += ("retuned-ensemble", "--scoring")
+    result = succeed(*run, "mae")
+    assert "tabr-s-retuned-ensemble@mae" in result.stdout
+    assert f"{len(members)} members" in result.stderr
+    assert "`tabr tune --ensemble --scoring r2` for tabr-s first" in refuse(*run, "r2")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -28,6 +28,7 @@ from tabr.bench.runs import (
 )
 from tabr.bench.tasks.selection import TaskSelection
 from tabr.bench.tasks.task import Task, check_files
+from tabr.bench.trial_ensembles import score_ensembles
 from tabr.bench.tuning import read_best
 from tabr.bench.workers import Failure, Resources, countdown, open_pool
 from tabr.errors import DataError
@@ -75,16 +76,23 @@ class Benchmark:
             return list(FIRST_METHODS) if self.selection.table else ["tabr-s"]
         return list(METHODS if "all" in self.methods else dict.fromkeys(self.methods))
 
+    @property
+    def has_trial_ensembles(self) -> bool:
+        """Whether its runs are ensembles of trials, which are not fitted again."""
+        return self.config == "retuned-ensemble" and not self.params
+
     def runs(self, out: Path, log: Log = print) -> list[Run]:
         """Return all runs; a method without any is refused if it was named."""
         names = self.method_names
         check_methods(names)
+        # An ensemble of trials is one, whatever its members' seed.
+        seeds = SeedCounts(1) if self.has_trial_ensembles else self.seeds
         runs = [
             run
             for task in self.selection.available_tasks(log)
             for run in runs_of(
                 [task],
-                self.seeds,
+                seeds,
                 [self._plan(name, task, out) for name in names],
                 keep_predictions=self.ensembles,
             )
@@ -129,20 +137,23 @@ def run_benchmark(
         log: Takes messages.
     """
     runs, folder = benchmark.runs(out, log), benchmark.selection.folder
-    check_libraries(run.plan.method for run in runs if not run.is_done(out))
-    summary = run_all(
-        runs,
-        folder,
-        out,
-        resources,
-        budget_seconds=budget_seconds,
-        seeds_per_fit=seeds_per_fit,
-        log=log,
-    )
-    if benchmark.ensembles:
-        pairs = [(run.task, run.plan) for run in runs]
-        n_new = make_ensembles(pairs, benchmark.seeds.n, out, folder)
-        log(f"{n_new} new ensembles of five seeds")
+    if benchmark.has_trial_ensembles:
+        summary = score_ensembles(runs, folder, out, log)
+    else:
+        check_libraries(run.plan.method for run in runs if not run.is_done(out))
+        summary = run_all(
+            runs,
+            folder,
+            out,
+            resources,
+            budget_seconds=budget_seconds,
+            seeds_per_fit=seeds_per_fit,
+            log=log,
+        )
+        if benchmark.ensembles:
+            pairs = [(run.task, run.plan) for run in runs]
+            n_new = make_ensembles(pairs, benchmark.seeds.n, out, folder)
+            log(f"{n_new} new ensembles of five seeds")
     plans = {run.plan.name for run in runs}
     tasks = {run.task.label: run.task for run in runs if run.is_done(out)}
     return summary, [

@@ -17,9 +17,10 @@ from tabr.errors import DataError, MissingLibrary
 from tabr.optional import require
 
 # "default": the constructor's; "tuned": those that the paper's authors found and
-# published; "retuned": those that `tune` found here; "trial": any others, kept apart
-# and never reported.
-Config = Literal["default", "tuned", "retuned", "trial"]
+# published; "retuned": those that `tune` found here; "retuned-ensemble": those of its
+# trials that `tune` weighted, which are not fitted again; "trial": any others, kept
+# apart and never reported.
+Config = Literal["default", "tuned", "retuned", "retuned-ensemble", "trial"]
 CONFIGS_FILE = Path(__file__).with_name("parameters.json")
 
 

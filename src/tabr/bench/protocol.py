@@ -37,6 +37,15 @@ def setting_of(
     )
 
 
+def current_versions() -> dict[str, str]:
+    """Return the versions of tabr, torch and python."""
+    return {
+        "tabr": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
 def run_seeds(
     task: Task,
     parts: SplitTable,
@@ -91,11 +100,7 @@ def run_seeds(
             workers=resources.workers * len(seeds),
             threads=resources.threads,
             commit=current_commit(),
-            versions={
-                "tabr": __version__,
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-            },
+            versions=current_versions(),
             scores=predictions.all_scores(task, parts),
             stopped_by=method.stopped_by,
         )

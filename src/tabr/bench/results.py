@@ -174,7 +174,7 @@ def score(
     """Return the score of values or probabilities, in the unit of the published one."""
     if classes is None:
         return rmse(y, predictions) / task.scale
-    return float(np.mean(classes[predictions.argmax(1)] == y))
+    return float(np.mean(classes[predictions.argmax(1)] == labels_of(y, classes)))
 
 
 def all_scores(
@@ -189,7 +189,7 @@ def all_scores(
     for these rows is left out.
     """
     if classes is not None:
-        y = codes_of(y, classes)
+        y = codes_of(labels_of(y, classes), classes)
         is_other = y < 0
         if is_other.any():
             y[is_other] = len(classes)
@@ -202,6 +202,15 @@ def all_scores(
             in_units = measure.smaller_is_better and not measure.of_classes
             scores[name] = value / task.scale if in_units else value
     return {name: value for name, value in scores.items() if math.isfinite(value)}
+
+
+def labels_of(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
+    """Return labels (n,) as classes have them: a file keeps those of any type as text.
+
+    >>> labels_of(np.array([True, False], object), np.array(["False", "True"])).tolist()
+    ['True', 'False']
+    """
+    return y.astype(str) if classes.dtype.kind == "U" else y
 
 
 def result_path(out: Path, task: Task, seed: int, plan: Plan = DEFAULT_PLAN) -> Path:
@@ -238,6 +247,14 @@ def write_predictions(predictions: Predictions, path: Path) -> None:
 def read(path: Path) -> Result:
     """Read what `write` wrote."""
     return Result(**json.loads(path.read_text("utf-8")))
+
+
+def read_part(
+    path: Path, name: Literal["val", "test"]
+) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
+    """Read the predictions of one part alone, and the classes of their columns."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return arrays[name].astype(np.float64), arrays.get("classes")
 
 
 def read_predictions(path: Path) -> Predictions:

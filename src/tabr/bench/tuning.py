@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,14 @@ from tabr.bench.results import (
     write_predictions,
 )
 from tabr.bench.runs import Log, stopping_note
-from tabr.bench.tasks.task import SplitTable, Task, check_files
+from tabr.bench.tasks.task import SplitTable, Task, check_files, load
+from tabr.bench.trial_ensembles import (
+    TrialEnsemble,
+    TrialMember,
+    choose_ensemble,
+    task_folder,
+    write_ensemble,
+)
 from tabr.bench.workers import Failure, Resources, WorkerPool, countdown, open_pool
 from tabr.errors import DataError, TrainingError
 from tabr.metrics import Measure
@@ -72,8 +79,8 @@ class Search:
         fixed: Parameters that are not searched for.
         scoring: The measure of the validation rows that the search makes best; None is
             the paper's.
-        keeps_predictions: Whether the predictions of complete trials are kept, for an
-            ensemble of trials.
+        keeps_predictions: Whether the predictions of complete trials are kept, and an
+            ensemble is chosen from them.
     """
 
     task: Task
@@ -167,7 +174,8 @@ class Search:
             trials.append(done)
             score = self.score(done.result)
             trial.set_user_attr("params", done.params)
-            trial.set_user_attr("seconds", done.result.seconds)
+            for name in ("seconds", "hardware", "n_parameters"):
+                trial.set_user_attr(name, getattr(done.result, name))
             trial.set_user_attr("val", score)
             return self.measure.sign * score
 
@@ -192,18 +200,42 @@ class Search:
 
         Whether or not they are there yet.
         """
-        trials = self.study().get_trials(deepcopy=False)
-        complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
-        chosen = (trial.user_attrs["params"] for trial in complete)
+        chosen = (trial.user_attrs["params"] for trial in self._complete())
         return {self.predictions_path(out, params): params for params in chosen}
+
+    def members(self, out: Path) -> list[TrialMember]:
+        """Return the trials whose predictions are kept, the best first.
+
+        Equal trials share their predictions, and are there once.
+        """
+        folder, members = task_folder(out, self.task), dict[Path, TrialMember]()
+        for trial in sorted(self._complete(), key=lambda t: (-t.value, t.number)):
+            about = trial.user_attrs
+            path = self.predictions_path(out, about["params"])
+            if path in members or not path.is_file():
+                continue
+            members[path] = TrialMember(
+                trial=trial.number,
+                params=about["params"],
+                val=about["val"],
+                seconds=about["seconds"],
+                predictions=path.relative_to(folder).as_posix(),
+                hardware=about.get("hardware"),
+                n_parameters=about.get("n_parameters"),
+            )
+        return list(members.values())
 
     def predictions_path(self, out: Path, params: Mapping[str, Any]) -> Path:
         """Return the file of a trial's predictions; equal trials share one."""
         text = json.dumps([self.seed, params], sort_keys=True)
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
-        folder = out / self.task.benchmark / self.task.name
         plan = f"{self.method}-trials{scoring_suffix(self.scoring)}"
-        return folder / plan / f"split-{self.task.split}-{name}.npz"
+        file = f"split-{self.task.split}-{name}.npz"
+        return task_folder(out, self.task) / plan / file
+
+    def _complete(self) -> list[Any]:
+        trials = self.study().get_trials(deepcopy=False)
+        return [trial for trial in trials if trial.state.name == "COMPLETE"]
 
     def _sampler(self, number: int, n_workers: int) -> Any:
         """Return the sampler of one trial.
@@ -322,9 +354,8 @@ def best_params_path(
     out: Path, task: Task, method: str, scoring: str | None = None
 ) -> Path:
     """Return the file of the best trial of a search."""
-    folder = out / task.benchmark / task.name
     name = Plan(method, "retuned", scoring=scoring).name
-    return folder / name / f"split-{task.split}-params.json"
+    return task_folder(out, task) / name / f"split-{task.split}-params.json"
 
 
 def read_best(
@@ -356,14 +387,15 @@ def tune(
 ) -> int:
     """Run the trials that are missing and write the best; return the open searches.
 
-    The tables are in `folder`, results go to `out`, and after `budget_seconds` what
-    still runs is ended. Where machines share a database, it may end with a few trials
-    too many.
+    A search that keeps predictions also has its ensemble written. The tables are in
+    `folder`, results go to `out`, and after `budget_seconds` what still runs is ended.
+    Where machines share a database, it may end with a few trials too many.
     """
     check_files((search.task for search in searches), folder)
     n_trials = max((search.n_trials for search in searches), default=1)
     resources = replace(resources, workers=min(resources.workers, n_trials))
     seconds_left = countdown(budget_seconds)
+    load_cached = lru_cache(maxsize=1)(partial(load, folder=folder))
     n_open = 0
     with open_pool(resources.workers, folder, resources) as pool:
         for search in searches:
@@ -381,6 +413,8 @@ def tune(
             if search.counts()["COMPLETE"]:
                 path = best_params_path(out, search.task, search.method, search.scoring)
                 write_bytes(path, (json.dumps(search.best(), indent=1) + "\n").encode())
+                if search.keeps_predictions:
+                    _choose(search, load_cached(search.task), out)
     return n_open
 
 
@@ -454,6 +488,15 @@ def _keep_predictions(search: Search, trial: Trial, out: Path) -> None:
         write_predictions(trial.predictions, path)
 
 
+def _choose(search: Search, parts: SplitTable, out: Path) -> None:
+    """Write the ensemble of the trials that there are."""
+    task, plan = search.task, Plan(search.method, scoring=search.scoring)
+    about = task, plan, search.seed, parts.val.y, task_folder(out, task)
+    ensemble = choose_ensemble(search.members(out), *about)
+    if ensemble is not None:
+        write_ensemble(ensemble, out, task)
+
+
 # --- text -------------------------------------------------------------------------
 
 
@@ -476,9 +519,9 @@ def best_text(best: Mapping[str, Any], task: Task) -> str:
         f"{name} on {task.label} split {task.split}: validation {metric}"
         f" {best['val']:.6g}, the best of {best['trials']} trials{pruned}, with"
     ]
-    if issubclass(METHODS[name].method, TabRMethod):
-        params = best["params"] | ({"scoring": scoring} if scoring else {})
-        lines.append("  " + constructor_text(params, name, task))
+    if _is_estimator(name):
+        text = constructor_text(_scored(best["params"], scoring), name, task)
+        lines.append("  " + text)
     else:
         lines += [f"  {key} = {value!r}" for key, value in best["params"].items()]
     lines.append(
@@ -486,6 +529,44 @@ def best_text(best: Mapping[str, Any], task: Task) -> str:
         f" retuned{f' --scoring {scoring}' if scoring else ''}"
     )
     return "\n".join(lines)
+
+
+def ensemble_text(ensemble: TrialEnsemble, task: Task) -> str:
+    """Return an ensemble of trials for a terminal, and how to go on with it."""
+    name, scoring, metric = ensemble.method, ensemble.scoring, ensemble.metric
+    lines = [
+        f"{name} on {task.label} split {task.split}: validation {metric}"
+        f" {ensemble.val:.6g} of an ensemble of {len(ensemble.members)} of"
+        f" {ensemble.trials} trials (the best alone {ensemble.best_val:.6g}), with"
+        " weights"
+    ]
+    for member in ensemble.members:
+        if _is_estimator(name):
+            text = constructor_text(_scored(member.params, scoring), name, task)
+        else:
+            pairs = (f"{key}={value!r}" for key, value in member.params.items())
+            text = f"trial {member.trial}: {', '.join(pairs)}"
+        lines.append(f"  {member.weight:.4f}  {text}")
+    if ensemble.temperature != 1:
+        lines.append(
+            "the mean of the probabilities is taken to the power of"
+            f" 1/{ensemble.temperature} and divided by its sum"
+        )
+    lines += [
+        "the validation rows chose the best trial and the weights, so both scores"
+        " flatter",
+        f"test rows have not been looked at: score it with --methods {name} --config"
+        f" retuned-ensemble{f' --scoring {scoring}' if scoring else ''}",
+    ]
+    return "\n".join(lines)
+
+
+def _is_estimator(method: str) -> bool:
+    return issubclass(METHODS[method].method, TabRMethod)
+
+
+def _scored(params: Mapping[str, Any], scoring: str | None) -> dict[str, Any]:
+    return {**params, **({"scoring": scoring} if scoring else {})}
 
 
 def constructor_text(params: Mapping[str, Any], method: str, task: Task) -> str:

@@ -186,9 +186,10 @@ def bench(context: click.Context) -> None:
 @options.count("--why-seeds", help="Seeds of the benchmark why.")
 @click.option(
     "--config",
-    type=click.Choice(["default", "tuned", "retuned"]),
+    type=click.Choice(["default", "tuned", "retuned", "retuned-ensemble"]),
     default="default",
-    help="Parameters: a method's own, the paper's tuned ones, or those of `tabr tune`.",
+    help="Parameters: a method's own, the paper's tuned ones, or those of `tabr tune`;"
+    " retuned-ensemble scores its weighted trials, without a fit.",
 )
 @params_option(help="Parameters; they make the run a trial.")
 @options.scoring(

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     "--ensemble",
     "keeps_predictions",
     is_flag=True,
-    help="Keep the trials' predictions of validation and test rows, for ensembles.",
+    help="Weigh the best trials as an ensemble, too, by the validation rows; all"
+    " trials' predictions are kept.",
 )
 @bench.params_option(help="Parameters that are not tuned.")
 @click.option(
@@ -56,9 +57,11 @@ def tune(
 ) -> Result:
     """Search for good parameters on TABLE, by the validation score.
 
-    A search that was stopped goes on where it was.
+    A search that was stopped goes on where it was. Test rows are not looked at: `tabr
+    bench run --config retuned` scores the best trial, and `--config retuned-ensemble`
+    the ensemble of `--ensemble`.
     """
-    from tabr.bench import tuning
+    from tabr.bench import trial_ensembles, tuning
 
     searches = tuning.searches_of(
         selection.available_tasks(say),
@@ -82,7 +85,14 @@ def tune(
         if path.is_file():
             best = tuning.read_best(*about)
             place = {"task": search.task.label, "split": search.task.split}
-            records.append({**place, **best, "path": str(path)})
+            record = {**place, **best, "path": str(path), "ensemble": None}
             texts.append(f"{tuning.best_text(best, search.task)}\nkept in {path}")
-    record = {"incomplete_searches": n_open, "best": records}
-    return Result(record, "\n\n".join(texts), code=1 if n_open else 0)
+            path = trial_ensembles.ensemble_path(*about)
+            if keeps_predictions and path.is_file():
+                ensemble = trial_ensembles.read_ensemble(*about)
+                record["ensemble"] = {**ensemble.to_json(), "path": str(path)}
+                text = tuning.ensemble_text(ensemble, search.task)
+                texts.append(f"{text}\nkept in {path}")
+            records.append(record)
+    content = {"incomplete_searches": n_open, "best": records}
+    return Result(content, "\n\n".join(texts), code=1 if n_open else 0)

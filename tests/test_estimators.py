@@ -186,6 +186,7 @@ OPTIONS: list[dict[str, list[Any]]] = [
     {"validation_fraction": [0.2, 0.4]},
     {"candidate_share": [None, 0.5]},
     {"n_heads": [None, 4]},
+    {"row_embedding": ["none", "bins", "pbld"]},
     {"scale_layer": [True, False]},
     {"betas": [None, (0.9, 0.999)]},
     {"gradient_clip": [None, 0.01]},

@@ -52,8 +52,7 @@ class Slow:
         hidden = torch.clamp(self.linear(f"{name}.first", z), min=0)
         return x + self.linear(f"{name}.second", hidden)
 
-    def embed(self, i: int, x: Tensor) -> Tensor:
-        e = self.config.embedding
+    def embed(self, i: int, x: Tensor, e: EmbeddingConfig | None, place: str) -> Tensor:
         if e is None:
             return x[None]
         if e.kind == "bins":
@@ -62,17 +61,17 @@ class Slow:
             return self.fixed_periodic(i, x, e)
         if e.kind == "pbld":
             names = ("frequencies", "phases", "weight", "bias")
-            w1, b1, w2, b2 = (self.p[f"input.embedding.{n}"][i] for n in names)
+            w1, b1, w2, b2 = (self.p[f"{place}.{n}"][i] for n in names)
             cosines = torch.cos(2 * math.pi * w1 * x + b1)
             return torch.cat([cosines @ w2 + b2, x[None]])
         if e.kind == "lr":
-            weight, bias = (self.p[f"input.embedding.{n}"] for n in ("weight", "bias"))
+            weight, bias = (self.p[f"{place}.{n}"] for n in ("weight", "bias"))
             return torch.clamp(weight[i] * x + bias[i], min=0)
-        angle = 2 * math.pi * self.p["input.embedding.periodic.frequencies"][i] * x
+        angle = 2 * math.pi * self.p[f"{place}.periodic.frequencies"][i] * x
         periodic = torch.cat([torch.cos(angle), torch.sin(angle)])
         if e.kind == "plr-lite":
-            return torch.clamp(self.linear("input.embedding.linear", periodic), min=0)
-        weight, bias = (self.p[f"input.embedding.{n}"] for n in ("weight", "bias"))
+            return torch.clamp(self.linear(f"{place}.linear", periodic), min=0)
+        weight, bias = (self.p[f"{place}.{n}"] for n in ("weight", "bias"))
         return torch.clamp(periodic @ weight[i] + bias[i], min=0)
 
     @staticmethod
@@ -100,7 +99,10 @@ class Slow:
         return torch.stack([*cosines, x])
 
     def encode(self, rows: Rows, i: int) -> Tensor:
-        parts = [self.embed(j, x) for j, x in enumerate(rows.num[i])]
+        e = self.config.embedding
+        parts = [
+            self.embed(j, x, e, "input.embedding") for j, x in enumerate(rows.num[i])
+        ]
         parts.append(rows.bin[i])
         for code, cardinality in zip(rows.cat[i], CARDINALITIES, strict=True):
             one_hot = torch.zeros(cardinality, dtype=rows.num.dtype)
@@ -158,6 +160,11 @@ class Slow:
             context.append((self.similarity(x, x), self.value(x, x, None)))
         weights = torch.softmax(torch.stack([s for s, _ in context]), 0)
         x = x + sum(w * v for w, (_, v) in zip(weights, context, strict=True))
+        e = self.config.row_embedding
+        if e is not None:
+            numbers = enumerate(rows.num[i])
+            parts = [self.embed(j, z, e, "row_embedding.0") for j, z in numbers]
+            x = x + self.linear("row_embedding.1", torch.cat(parts))
         if self.config.n_heads > 1:
             return self.mean_of_heads(x)
         for k in range(self.config.predictor_blocks):
@@ -272,6 +279,8 @@ LEVERS = {
     "pbld": {"embedding": EmbeddingConfig("pbld", 3, 4, 0.3)},
     "fixed": {"embedding": EmbeddingConfig("pbld-fixed", 4, 3, 0.3)},
     "bins": {"embedding": EmbeddingConfig("bins", 4)},
+    "row": {"row_embedding": EmbeddingConfig("plr-lite", 3, 2)},
+    "row, bins": {"row_embedding": EmbeddingConfig("bins", 4), "n_heads": 2},
     "scale, pbld, heads": {
         "scale_layer": True,
         "embedding": EmbeddingConfig("pbld", 3, 4, 0.3),

@@ -156,6 +156,8 @@ class NetworkConfig:
         scale_layer: Multiply each input by a number that is learned fast.
         n_heads: Predictors over one retrieval, which differ by learned signs and by
             their last layers; their predictions are averaged.
+        row_embedding: How the numbers of the row itself are embedded for the
+            predictor, beside x~; neighbours are compared without it. None adds nothing.
     """
 
     width: int = 265
@@ -169,6 +171,7 @@ class NetworkConfig:
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     scale_layer: bool = False
     n_heads: int = 1
+    row_embedding: EmbeddingConfig | None = None
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -323,6 +326,7 @@ _PAPER: Mapping[str, Any] = {
     "embedding": "none",
     "scale_layer": NetworkConfig.scale_layer,
     "n_heads": NetworkConfig.n_heads,
+    "row_embedding": "none",
     "dropout": NetworkConfig.dropout,
     "context_dropout": NetworkConfig.context_dropout,
     "retrieval": "step-4",
@@ -400,6 +404,7 @@ def network_config(values: Mapping[str, Any]) -> NetworkConfig:
     """Build a network config from `dataclasses.asdict` of one, as a file stores it."""
     nested = dict(values)
     nested["retrieval"] = RetrievalConfig(**nested["retrieval"])
-    if nested["embedding"] is not None:
-        nested["embedding"] = EmbeddingConfig(**nested["embedding"])
+    for name in ("embedding", "row_embedding"):
+        if nested.get(name) is not None:  # older files lack the second
+            nested[name] = EmbeddingConfig(**nested[name])
     return NetworkConfig(**nested)

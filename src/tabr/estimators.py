@@ -70,6 +70,7 @@ class _TabR(FittedModel, BaseEstimator):
         embedding: str | EmbeddingConfig | None = None,
         scale_layer: bool | None = None,
         n_heads: int | None = None,
+        row_embedding: str | EmbeddingConfig | None = None,
         dropout: float | None = None,
         context_dropout: float | None = None,
         retrieval: str | RetrievalConfig | None = None,
@@ -110,6 +111,7 @@ class _TabR(FittedModel, BaseEstimator):
         self.embedding = embedding
         self.scale_layer = scale_layer
         self.n_heads = n_heads
+        self.row_embedding = row_embedding
         self.dropout = dropout
         self.context_dropout = context_dropout
         self.retrieval = retrieval
@@ -314,6 +316,7 @@ class _TabR(FittedModel, BaseEstimator):
             retrieval=_retrieval(value("retrieval")),
             scale_layer=value("scale_layer"),
             n_heads=value("n_heads"),
+            row_embedding=_embedding(value("row_embedding")),
         )
         batch_size = self.batch_size
         if batch_size is None:
@@ -538,6 +541,8 @@ For each row the model retrieves the most similar training rows under a metric t
             "pbld-fixed", "bins" or an `EmbeddingConfig`.
         scale_layer: Multiply each input by a number that is learned fast.
         n_heads: Predictors over one retrieval, whose predictions are averaged.
+        row_embedding: How the numbers of the row itself are embedded for the predictor,
+            by the names of `embedding`; neighbours are compared without it.
         dropout: Dropout inside blocks.
         context_dropout: Dropout of the weights of neighbours.
         learning_rate: Step size of AdamW.

@@ -99,7 +99,8 @@ def test_what_cannot_be_captured_stays_eager_and_keeps_its_numbers() -> None:
 @pytest.mark.gpu
 @needs_gpu
 def test_what_was_forgotten_is_captured_again() -> None:
-    lane, factor, x = Lane(torch.device("cuda")), [2], torch.ones(4, device="cuda")
+    factor, x = [2], torch.ones(4, device="cuda")
+    lane = Lane(torch.device("cuda"))  # it begins after what was there before
     graphed = GraphedFunction(lambda x: factor[0] * x, lane)
     with lane:
         before = [graphed(x).tolist() for _ in range(3)]

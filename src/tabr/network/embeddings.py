@@ -232,12 +232,18 @@ def is_fixed(shape: DataShape, embedding: EmbeddingConfig | None) -> bool:
     return embedding.kind in ("pbld-fixed", "bins")
 
 
+def embedding_width(embedding: EmbeddingConfig | None) -> int:
+    """Return the width of one number, embedded."""
+    if embedding is None:
+        return 1
+    if embedding.kind == "pbld-fixed":
+        return embedding.n_frequencies + 1
+    return embedding.width
+
+
 def input_width(shape: DataShape, embedding: EmbeddingConfig | None) -> int:
     """Return the width of input vectors."""
-    per_number = 1 if embedding is None else embedding.width
-    if embedding is not None and embedding.kind == "pbld-fixed":
-        per_number = embedding.n_frequencies + 1
-    return shape.width + shape.n_num * (per_number - 1)
+    return shape.width + shape.n_num * (embedding_width(embedding) - 1)
 
 
 class InputVector(nn.Module):

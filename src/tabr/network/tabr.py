@@ -26,7 +26,13 @@ from torch import Tensor, nn
 from tabr.config import NetworkConfig, Task
 from tabr.device.member_axis import n_members
 from tabr.device.random import Dropout
-from tabr.network.embeddings import InputVector, input_width, is_fixed
+from tabr.network.embeddings import (
+    InputVector,
+    embedding_width,
+    input_width,
+    is_fixed,
+    make_embedding,
+)
 from tabr.network.hidden_sum import hidden_sum, shared_hidden_sum
 from tabr.network.labels import make_label_value
 from tabr.network.rows import Rows, take
@@ -238,6 +244,13 @@ class TabR(nn.Module):
         self.unknown_label: nn.Parameter | None = None
         if r.self_in_context and "label" in r.value:
             self.unknown_label = nn.Parameter(torch.empty(d).uniform_(-1.0, 1.0))
+        self.row_embedding: nn.Sequential | None = None
+        if config.row_embedding is not None and shape.n_num > 0:
+            width = shape.n_num * embedding_width(config.row_embedding)
+            self.row_embedding = nn.Sequential(
+                make_embedding(shape.n_num, config.row_embedding),
+                nn.Linear(width, d, bias=False),
+            )
         self.context_dropout = Dropout(config.context_dropout)
         self.predictor = nn.Sequential(
             *(Block(config, normalized=True) for _ in range(config.predictor_blocks))
@@ -351,6 +364,8 @@ class TabR(nn.Module):
         u: Tensor = self.input(rows)
         x = self._encode(u)
         point = u if self.points_are_inputs else self.norm(x)
+        if self.row_embedding is not None:
+            x = x + self.row_embedding(rows.num)
         points, found = context.points, context.found
         first = 0  # place of the neighbours
         if context.positions is not None:

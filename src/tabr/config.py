@@ -305,9 +305,10 @@ class Recipe:
 
 # Parameters of the estimators, by preset; a parameter that is given overrides it.
 # "paper" is TabR-S as published. "default" has, beside it, numbers scaled both ways, a
-# scale layer, a shorter memory of Adam's, the mean of the weights, and for classes an
-# early stop by log loss: what costs next to nothing and helps most. "best" is a pack:
-# several members of each of several recipes.
+# scale layer, an embedding of the row's own numbers, larger steps, a shorter memory of
+# Adam's, the mean of the weights, and for classes an early stop by log loss: what costs
+# next to nothing and helps most. "best" is a pack: several members of each of several
+# recipes, which err differently.
 #
 # What is no parameter of the estimators:
 # recipes: what each recipe changes, by its name; there are `n_members` of each.
@@ -357,6 +358,8 @@ _DEFAULT: Mapping[str, Any] = {
     "trends": "within",
     "levels": "means",
     "scale_layer": True,
+    "row_embedding": "pbld",
+    "learning_rate": 6e-4,
     "betas": (0.9, 0.95),
     "weight_average": 3.0,
     "class_scoring": "neg_log_loss",
@@ -382,8 +385,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "n_members": 5,
         "recipes": {
             "default": {},
-            "heads": {"n_heads": 8},
-            "bins": {"embedding": "bins", "n_heads": 8},
+            "heads": {"row_embedding": "bins", "n_heads": 8},
+            "sampled": {"candidate_share": 0.5},
         },
     },
     "paper": _PAPER,

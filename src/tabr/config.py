@@ -314,7 +314,7 @@ class Recipe:
 # recipes: what each recipe changes, by its name; there are `n_members` of each.
 # cross_fits: without an eval_set, several members hold out different rows.
 # joins_held_out: rows of the table that were held out become candidates in the end.
-# blends: several members are weighted and tempered by rows that were held out.
+# blends: members are weighted, and classes tempered, by rows that were held out.
 # is_bounded: no number beyond the labels of the candidates is predicted.
 # batch_sizes: rows of a step, and the number of training rows from which on.
 _PAPER: Mapping[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from tabr import NotSameGroup, PastOnly, TabRClassifier, TabRRegressor
 from tabr.config import PRESETS
 from tabr.estimators import load_model
-from tabr.prediction.blend import blend_weights
+from tabr.prediction.blend import blend_weights, temperature, tempered
 from tabr.training import pack
 
 FAST = {"preset": "best", "n_members": 3, "max_epochs": 3, "width": 12}
@@ -164,6 +165,26 @@ def test_weights_and_temperature_change_predictions() -> None:
         member.weight = 1e-9
     one = model.predict_proba(X)
     assert not np.allclose(one, before)
+
+
+def test_probabilities_of_a_network_alone_are_tempered_by_rows_it_held_out() -> None:
+    X, y = numbers(400)
+    flags = (y > 0) ^ (np.random.RandomState(0).rand(400) < 0.3)
+    held_out = X[300:], flags[300:]
+    options = {**FAST, "preset": "default", "n_members": 1, "max_epochs": 40}
+    options |= {"dropout": 0.0, "learning_rate": 0.01}
+    # The last epoch is the best to this score: probabilities become far too sure.
+    options["scoring"] = lambda model, X, y: time.perf_counter()
+    model = TabRClassifier(**options).fit(X[:300], flags[:300], eval_set=held_out)
+    t, model.temperature_ = model.temperature_, 1.0
+    probabilities = model.predict_proba(held_out[0])
+    codes = held_out[1].astype(int)
+    assert t == pytest.approx(temperature(partial(tempered, probabilities), codes))
+    assert t > 1
+    model.temperature_ = t
+    np.testing.assert_allclose(
+        model.predict_proba(held_out[0]), tempered(probabilities, t)
+    )
 
 
 def test_rows_that_are_added_are_seen_by_all_members() -> None:

@@ -33,7 +33,7 @@ from tabr.bench.runs import Log, Run, Summary, scores_text
 from tabr.bench.tasks.task import SplitTable, Task, check_files, load
 from tabr.errors import DataError
 from tabr.metrics import codes_of
-from tabr.prediction.blend import blend_weights, temperature
+from tabr.prediction.blend import blend_weights, temperature, tempered
 from tabr.tables.files import write_bytes
 
 Floats = NDArray[np.float64]
@@ -217,22 +217,6 @@ def weighted_mean(predictions: Sequence[Floats], weights: Sequence[float]) -> Fl
     total = np.zeros(predictions[0].shape)
     for values, weight in zip(predictions, weights, strict=True):
         total += weight * values
-    return total
-
-
-def tempered(predictions: Floats, t: float) -> Floats:
-    """Return p ** (1 / t) of probabilities (n, classes), made to sum to one again.
-
-    That divides their logarithms by t. Values (n,) have no temperature but 1.
-
-    >>> tempered(np.array([[0.8, 0.2]]), 2.0).round(3)
-    array([[0.667, 0.333]])
-    """
-    if t == 1:
-        return predictions
-    # A row's largest becomes 1: no power of it vanishes.
-    powers = (predictions / predictions.max(1, keepdims=True)) ** (1 / t)
-    total: Floats = powers / powers.sum(1, keepdims=True)
     return total
 
 

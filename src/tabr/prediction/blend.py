@@ -116,4 +116,20 @@ def temperature(
     found = minimize_scalar(loss, bounds=(-0.7, 0.7), method="bounded")
     if loss(0.0) - found.fun < _WORTH:
         return 1.0
-    return float(np.exp(found.x))
+    return round(float(np.exp(found.x)), 6)  # what the optimizer knows of it
+
+
+def tempered(predictions: Floats, t: float) -> Floats:
+    """Return p ** (1 / t) of probabilities (n, classes), made to sum to one again.
+
+    That divides their logarithms by t. Values (n,) have no temperature but 1.
+
+    >>> tempered(np.array([[0.8, 0.2]]), 2.0).round(3)
+    array([[0.667, 0.333]])
+    """
+    if t == 1:
+        return predictions
+    # A row's largest becomes 1: no power of it vanishes.
+    powers = (predictions / predictions.max(1, keepdims=True)) ** (1 / t)
+    total: Floats = powers / powers.sum(1, keepdims=True)
+    return total

@@ -29,6 +29,7 @@ from tabr.prediction.uncertainty import (
     calibrate,
     joined,
 )
+from tabr.tables.frame import random_rows
 from tabr.tables.samples import EncodedSample
 from tabr.tables.targets import Target
 from tabr.training.fit import Member
@@ -96,7 +97,7 @@ def make_pack(
         folds: Who held out what.
         target: What outputs mean.
         m: Neighbours of a row.
-        blends: Whether several members are weighted and tempered; else all are alike.
+        blends: Whether members are weighted and tempered; else all are alike.
         is_bounded: Whether values stay within those of the candidates.
     """
     numbers = sorted({member.fold for member in fitted.members})
@@ -104,7 +105,7 @@ def make_pack(
     recipes = list(dict.fromkeys(member.recipe for member in fitted.members))
     weight_of = dict.fromkeys(recipes, 1.0)
     best_temperature = 1.0
-    if blends and len(fitted.members) > 1:
+    if blends:
         if len(recipes) > 1:
             weight_of = _recipe_weights(asked, recipes, target)
         if target.classes is not None:
@@ -134,7 +135,7 @@ def _ask(fitted: Fitted, fold: Fold, number: int, m: int, is_bounded: bool) -> _
     n_folds = len({member.fold for member in fitted.members})
     rows, most = fold.held_out, -(-MOST_ROWS // n_folds)
     if len(rows) > most:
-        rows = rows.take(np.random.RandomState(0).permutation(len(rows))[:most])
+        rows = rows.take(random_rows(len(rows), most))
     candidates = fitted.candidates
     if fold.learned is not None:
         candidates = candidates.taken(fold.learned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +60,22 @@ def test_seeds_that_are_fitted_as_one_follow_the_scoring_too():
     assert joint[0].best_epoch == single.fit(data.train, data.val).best_epoch
     best = joint[1].estimator.members_[0].history.best_score  # type: ignore[attr-defined]
     assert validation_score(joint[1], "classes", "roc-auc") == pytest.approx(best)
+
+
+def test_networks_that_are_fitted_as_one_are_tempered_each_by_itself():
+    # The last epoch is the best to this score: probabilities become far too sure.
+    params = {"scoring": lambda model, X, y: time.perf_counter(), "dropout": 0.0}
+    params |= {**SMALL["tabr-s"], "max_epochs": 30, "learning_rate": 0.02}
+    entry, data = METHODS["tabr-d"], parts("classes")
+    methods: Any = [
+        entry.make(SETTINGS["classes"], seed, **params) for seed in (0, 1, 0, 1)
+    ]
+    entry.method.fit_as_one(methods[:2], data.train, data.val)
+    for joint, single in zip(methods[:2], methods[2:], strict=True):
+        single.fit(data.train, data.val)
+        assert joint.estimator.temperature_ == single.estimator.temperature_ != 1
+        predictions = joint.predict(data.test.X)
+        np.testing.assert_array_equal(predictions, single.predict(data.test.X))
 
 
 @pytest.mark.parametrize("scoring", ["mae", "rmse", "r2"])

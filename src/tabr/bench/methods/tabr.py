@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,6 +22,10 @@ from tabr.bench.methods.spaces import EMBEDDINGS, Integer, Space, Uniform, rates
 from tabr.bench.tasks.task import LabelledRows
 from tabr.config import PRESETS, EmbeddingKind
 from tabr.errors import ParameterError
+from tabr.metrics import codes_of
+from tabr.prediction.blend import temperature, tempered
+from tabr.prediction.uncertainty import MOST_ROWS
+from tabr.tables.frame import random_rows
 
 
 class TabRMethod(Method):
@@ -112,8 +117,18 @@ class TabRMethod(Method):
         for method, member in zip(methods, ensemble.members_, strict=True):
             method.estimator = copy.copy(ensemble)
             method.estimator.members_ = [member]
-            method.estimator.temperature_ = 1.0  # that of the mean of all
             method.best_epoch = member.history.best_epoch
+            method.estimator.temperature_ = 1.0  # so far that of the mean of all
+            if PRESETS[ensemble.preset]["blends"] and method.classes is not None:
+                method.estimator.temperature_ = method._temperature(val)
+
+    def _temperature(self, val: LabelledRows) -> float:
+        """Return what the logits of a network alone are to be divided by."""
+        assert self.classes is not None
+        rows = random_rows(len(val.y), MOST_ROWS)
+        probabilities = self.predict(val.X.iloc[rows])
+        codes = codes_of(val.y[rows], self.classes)
+        return temperature(partial(tempered, probabilities), codes)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return values (n,) in the units of y, or probabilities (n, classes)."""

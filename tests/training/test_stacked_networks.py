@@ -26,6 +26,8 @@ CONFIGS = {
     "embedded": {"embedding": EmbeddingConfig("plr-lite", 3, 2)},
     "plr": {"embedding": EmbeddingConfig("plr", 3, 2)},
     "lr": {"embedding": EmbeddingConfig("lr", 3)},
+    "scaled": {"scale_layer": True, "row_embedding": EmbeddingConfig("pbld", 3, 2)},
+    "heads": {"n_heads": 3, "row_embedding": EmbeddingConfig("bins", 4)},
 }
 
 

@@ -157,24 +157,35 @@ def fold_runs(folder: Path, results: Path, replace: bool) -> None:
 @click.argument("name", type=click.Choice(list(STUDIES)))
 @click.option("--data", help="Folder of the tables.  [default: TABR_DATA]")
 @results_option
-@click.option("--seeds", type=click.IntRange(1), default=3, help="Seeds 0, 1, ...")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    help="Seeds 0, 1, ...  [default: 3; of small 20, its draws]",
+)
 @click.option("--tables", help="Some of the tables, separated by commas.")
+@click.option("--methods", help="Some of the methods, where a study has any.")
 @click.option("--device", help="cpu or cuda.  [default: cuda if there is one]")
 @click.option("--params", callback=read_json, help="JSON of parameters: a trial.")
 def study(
     name: str,
     data: str | None,
     results: Path,
-    seeds: int,
+    seeds: int | None,
     tables: str | None,
+    methods: str | None,
     device: str | None,
     params: dict[str, Any],
 ) -> None:
     """Run a study: a look beyond one score for each table."""
-    chosen = tables.split(",") if tables else None
-    params = {"device": device, **params}
-    folder = ResultsFolder(results)
-    path = run_study(name, data_folder(data), folder, range(seeds), params, chosen)
+    path = run_study(
+        name,
+        data_folder(data),
+        ResultsFolder(results),
+        range(seeds) if seeds else None,
+        {"device": device, **params},
+        tables.split(",") if tables else None,
+        methods.split(",") if methods else None,
+    )
     click.echo(f"wrote {path}")
 
 

@@ -86,7 +86,8 @@ PAGES: Mapping[str, Page] = {
     ),
     "studies": Page(
         "Studies",
-        "where attention falls, context freeze, new candidates, tables in time",
+        "where attention falls, context freeze, new candidates, tables in time; beside"
+        " trees: small tables, rare classes, tables in time",
         "studies.md",
         studies_page.write_page,
     ),

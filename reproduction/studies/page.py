@@ -10,7 +10,11 @@ from typing import NamedTuple
 import pandas as pd
 
 from reproduction.results_folder import ResultsFolder
-from reproduction.studies import STUDIES, pictures, tables
+from reproduction.studies import STUDIES, pictures, standings, tables
+from reproduction.studies.methods import N_NEAREST, N_TREES, PATIENCE
+from reproduction.studies.rare import SIZES
+from reproduction.studies.small import MOST_TESTED, N_TRAIN
+from reproduction.studies.time_trees import MOST_ROWS
 from tabr.tables.files import write_bytes
 
 
@@ -40,6 +44,11 @@ class Part(NamedTuple):
         return records if self.what is None else records[records.what == self.what]
 
 
+_STOPPING = (
+    "All stop early by the same rows: the presets as always, CatBoost and LightGBM with"
+    f" their own defaults after {PATIENCE} rounds that bring nothing, of {N_TREES:,} at"
+    " most. **Bold**: the best of a line."
+)
 # Title, and the text before the tables.
 _TITLES: Mapping[str, tuple[str, str]] = {
     "attention": (
@@ -87,6 +96,29 @@ _TITLES: Mapping[str, tuple[str, str]] = {
         " arrive in twenty parts and become candidates once they are predicted. *Time"
         " ignored*: the column of times rules, but is no feature.",
     ),
+    "time-trees": (
+        "Trees through time",
+        "The presets beside trees on the same tables, split in time as above; of the"
+        f" rows that train, the latest {MOST_ROWS:,} at most. Nobody has a rule, and no"
+        " label of a test row becomes known. *Column of times*: a feature, of trees as"
+        f" days since 1970, or left out. {_STOPPING}",
+    ),
+    "small": (
+        "Small tables",
+        f"Draws of {N_TRAIN} rows from each table, and up to {MOST_TESTED:,} others to"
+        " test; mean scores over draws. Nobody has rows to stop by: presets hold out"
+        " some of theirs, CatBoost and LightGBM have their own defaults. *Nearest"
+        f" rows*: the mean label of {N_NEAREST}, numbers standardised, categories"
+        " one-hot. *Better than CatBoost*: the share of draws; who is equal has a half."
+        " *Mean rank*: among all columns, 1 is the best. **Bold**: the best of a line.",
+    ),
+    "rare": (
+        "One row in a hundred",
+        "One class has 1 % of the rows of each part. adult: the paper's split, without"
+        " most rows of the rarer class. covtype: the rarest class against the others,"
+        f" {SIZES[0]:,} rows to learn from, {SIZES[1]:,} to stop by and {SIZES[2]:,} to"
+        f" test. Which rows, is drawn anew for each seed. {_STOPPING}",
+    ),
 }
 _CANDIDATES = Picture(
     "",
@@ -122,7 +154,19 @@ def _parts(results: ResultsFolder) -> Mapping[str, tuple[Part, ...]]:
             Part(tables.new_candidates_remark, _CANDIDATES),
         ),
         "time": (Part(tables.time_table), Part(tables.time_remark)),
+        "time-trees": _beside_trees("time-trees"),
+        "small": (*_beside_trees("small"), Part(standings.ranks_table)),
+        "rare": (*_beside_trees("rare"), Part(standings.rare_remark)),
     }
+
+
+def _beside_trees(name: str) -> tuple[Part, ...]:
+    """Return the parts of a study that sets the presets beside trees."""
+    layout = standings.LAYOUTS[name]
+    return (
+        Part(partial(standings.scores_table, layout=layout)),
+        Part(partial(standings.trees_remark, layout=layout)),
+    )
 
 
 def to_markdown(results: ResultsFolder, page: str = "studies") -> str:

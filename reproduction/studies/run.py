@@ -7,10 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reproduction.results_folder import ResultsFolder
-from reproduction.studies import entropy, freeze, projection, through_time
+from reproduction.studies import (
+    entropy,
+    freeze,
+    projection,
+    rare,
+    small,
+    through_time,
+    time_trees,
+)
 from reproduction.studies.attention import attention
 from reproduction.studies.new_candidates import TABLES, new_candidates
-from reproduction.studies.units import Record, Study
+from reproduction.studies.units import Record, Study, Unit
 from tabr.errors import DataError
 from tabr.tables.files import write_bytes
 
@@ -23,6 +31,13 @@ STUDIES: Mapping[str, Study] = {
     "time": Study(
         through_time.through_time, tuple(name for name, _, _ in through_time.TIMED)
     ),
+    "time-trees": Study(
+        time_trees.time_trees, time_trees.TABLES, methods=time_trees.METHODS
+    ),
+    "small": Study(
+        small.small, small.TABLES, methods=small.METHODS, n_seeds=small.N_DRAWS
+    ),
+    "rare": Study(rare.rare, rare.TABLES, methods=rare.METHODS),
 }
 
 
@@ -30,9 +45,10 @@ def run_study(
     name: str,
     folder: Path,
     results: ResultsFolder,
-    seeds: Sequence[int],
+    seeds: Sequence[int] | None,
     params: Record,
     tables: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
 ) -> Path:
     """Run what is missing of a study; its file is written whole or not at all.
 
@@ -40,39 +56,48 @@ def run_study(
         name: Which study.
         folder: Where the tables are.
         results: Where its file is.
-        seeds: Seeds of the models.
+        seeds: Seeds of the models; None is as many as the study is meant to have.
         params: Parameters of the models, the same as before if there are records.
         tables: Names of tables; None is all that the study looks at by default.
+        methods: Names of methods; None is all, of a study that has any.
     """
-    chosen = _tables(name, tables)
+    study = STUDIES[name]
+    every = *study.tables, *study.others
+    tables = study.tables if tables is None else tables
+    _check(name, "tables", tables, every)
+    _check(name, "methods", methods or (), study.methods)
     path = results.study_path(name)
     records = _records(path, params)
-    for unit in STUDIES[name].units(chosen, folder, seeds, params):
-        if any(unit.about.items() <= record.items() for record in records):
+    seeds = range(study.n_seeds) if seeds is None else seeds
+    for unit in study.units(tables, folder, seeds, params):
+        is_chosen = methods is None or unit.about["method"] in methods
+        if not is_chosen or _is_done(unit, records):
             continue
         for record in list(unit.run()):
             records.append({**unit.about, **record})
             print(" ".join(f"{k}={v}" for k, v in records[-1].items()), flush=True)
-        # Of all records: those of another call may have had more seeds.
-        n_seeds = 1 + max(record["seed"] for record in records)
-        command = f"python -m reproduction study {name} --data FOLDER --seeds {n_seeds}"
-        _write({"command": command, "params": params, "records": records}, path)
+        _write(name, params, records, path)
     return path
 
 
-def _tables(name: str, tables: Sequence[str] | None) -> Sequence[str]:
-    """Return the tables to look at; refuse those that the study knows nothing of."""
-    study = STUDIES[name]
-    if tables is None:
-        return study.tables
-    possible = [*study.tables, *study.others]
-    unknown = [table for table in tables if table not in possible]
+def _check(
+    name: str, what: str, chosen: Sequence[str], possible: Sequence[str]
+) -> None:
+    """Refuse tables or methods that a study knows nothing of."""
+    unknown = [one for one in chosen if one not in possible]
     if unknown:
+        remedy = f"choose --{what} among the former"
+        if not possible:
+            remedy = f"leave --{what} out"
         raise DataError(
-            f"the study {name} looks at {', '.join(possible)}; however, these came:"
-            f" {', '.join(unknown)}: choose --tables among the former"
+            f"the study {name} looks at {', '.join(possible) or f'no {what}'}; however,"
+            f" these came: {', '.join(unknown)}: {remedy}"
         )
-    return tables
+
+
+def _is_done(unit: Unit, records: Sequence[Record]) -> bool:
+    """Whether a record has all that a unit is about."""
+    return any(unit.about.items() <= record.items() for record in records)
 
 
 def _records(path: Path, params: Record) -> list[Record]:
@@ -89,6 +114,10 @@ def _records(path: Path, params: Record) -> list[Record]:
     return records
 
 
-def _write(content: Record, path: Path) -> None:
+def _write(name: str, params: Record, records: Sequence[Record], path: Path) -> None:
     """Write the file of a study, whole or not at all."""
+    # Of all records: those of another call may have had more seeds.
+    n_seeds = 1 + max(record["seed"] for record in records)
+    command = f"python -m reproduction study {name} --data FOLDER --seeds {n_seeds}"
+    content = {"command": command, "params": params, "records": records}
     write_bytes(path, (json.dumps(content, indent=1) + "\n").encode())

@@ -41,11 +41,15 @@ class Study(NamedTuple):
         units: Takes names of tables, their folder, seeds and parameters of models.
         tables: Those it looks at unless some are chosen.
         others: Those that may be chosen besides.
+        methods: Those that may be chosen; a record of theirs has a `method`.
+        n_seeds: How many it is meant to have.
     """
 
     units: Callable[[Sequence[str], Path, Sequence[int], Record], Iterator[Unit]]
     tables: tuple[str, ...]
     others: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    n_seeds: int = 3
 
 
 def loader(folder: Path) -> Callable[[Task], SplitTable]:

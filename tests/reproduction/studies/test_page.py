@@ -56,6 +56,25 @@ RECORDS: dict[str, list[dict[str, Any]]] = {
         {"table": "elec2", "seed": s, "way": way, "test": 0.8 + s / 100}
         for s in (0, 1) for way in ("plain", "plain, refreshed", "past", "past, living")
     ],
+    "time-trees": [
+        {"table": "bike-sharing", "seed": s, "time": time, "method": method,
+         "most_rows": 60_000, "rmse": rmse + s}
+        for s in (0, 1) for time, method, rmse in (
+            ("a feature", "tabr-d", 80), ("a feature", "catboost", 90),
+            ("ignored", "catboost", 70))
+    ],
+    "small": [
+        {"table": "california", "seed": s, "method": method, "rmse": rmse}
+        for s in (0, 1) for method, rmse in (
+            ("tabr-best", 0.5), ("catboost", 0.75 - s / 2), ("lightgbm", 0.7))
+    ],
+    "rare": [
+        {"table": "covtype", "seed": 0, "method": method, "rows": 30_000,
+         "rare_rows": 300, "average-precision": value, "roc-auc": 0.99,
+         "log-loss": 0.0123456}
+        for method, value in (
+            ("tabr-d", 0.9), ("tabr-best", 0.85), ("catboost", 0.89), ("lightgbm", 0.8))
+    ],
 }  # fmt: skip
 
 
@@ -106,6 +125,19 @@ def test_the_page_has_every_figure(tmp_path: Path) -> None:
         "`command of time`",
         "All rows are better than a tenth: on covtype for 2 of 2 seeds.",
         "*past* beats *plain* on 0 of 1 tables.",
+        "| table | column of times | measure | draws | preset default | CatBoost |",
+        "| bike-sharing | a feature | RMSE | 2 | **80.50 ± 0.50** | 90.50 ± 0.50 |",
+        "| bike-sharing | ignored | RMSE | 2 |  | 70.50 ± 0.50 |",
+        "No line has a preset beside CatBoost and LightGBM.",
+        "| california | RMSE | 2 | **0.5000** | **0.5000** | 0.7000 |",
+        "No worse than CatBoost and LightGBM: *preset best* on 1 of 1 lines.",
+        "| preset best | 50% | 1.50 | 50% | 1.50 |",
+        "| CatBoost |  | 2.00 |  | 2.00 |",
+        "| LightGBM | 50% | 2.50 | 50% | 2.50 |",
+        "Over 2 draws of 1 tables.",
+        "| covtype | log-loss | 1 | **0.01235** |",
+        "*preset default* on 3 of 3 lines, *preset best* on 2 of 3 lines.",
+        "Rare rows to learn from: 300 of 30,000 in covtype.",
     ):
         assert row in text, row
     assert "Not run yet" not in text

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from reproduction.results_folder import ResultsFolder
 from reproduction.studies import STUDIES, TIMED, run_study
@@ -101,3 +102,26 @@ def test_a_table_that_a_study_does_not_know_is_refused(tmp_path: Path) -> None:
     results, tables = ResultsFolder(tmp_path), ["california", "adult"]
     with pytest.raises(DataError, match=r"looks at california; however, .*: adult"):
         run_study("attention", tmp_path, results, [0], {}, tables)
+
+
+def small_study(out: Path, methods: str | None, *more: object) -> Result:
+    command = ["study", "small", "--data", out.parent, "--results", out, *more]
+    command += ["--tables", "california", "--params", json.dumps(HERE)]
+    return run(*command, *(["--methods", methods] if methods else []))
+
+
+def test_a_study_has_as_many_seeds_as_it_is_meant_to(tmp_path: Path) -> None:
+    write_california(tmp_path, 330)
+    assert small_study(tmp_path / "out", "knn").exit_code == 0
+    seeds = [r["seed"] for r in content_of(tmp_path / "out", "small")["records"]]
+    assert seeds == list(range(STUDIES["small"].n_seeds)) == list(range(20))
+
+
+def test_methods_that_a_study_does_not_know_are_refused(tmp_path: Path) -> None:
+    results = ResultsFolder(tmp_path)
+    with pytest.raises(DataError, match=r"looks at tabr-d, .*; however, .*: saint"):
+        run_study("rare", tmp_path, results, [0], {}, methods=["saint", "catboost"])
+    with pytest.raises(
+        DataError, match=r"looks at no methods; .*: leave --methods out"
+    ):
+        run_study("time", tmp_path, results, [0], {}, methods=["catboost"])

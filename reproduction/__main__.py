@@ -23,7 +23,7 @@ from reproduction.results_folder import (
     to_csv,
 )
 from reproduction.runs import fold
-from reproduction.studies import STUDIES, run_study
+from reproduction.studies import STUDIES, fold_study, run_study
 from tabr.bench.tasks.task import data_folder
 from tabr.cli.bench import read_json
 from tabr.errors import DataError, TabrError
@@ -187,6 +187,20 @@ def study(
         methods.split(",") if methods else None,
     )
     click.echo(f"wrote {path}")
+
+
+@main.command("fold-study")
+@click.argument("name", type=click.Choice(list(STUDIES)))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@results_option
+def fold_study_file(name: str, file: Path, results: Path) -> None:
+    """Put the records of a study that was run elsewhere into its file.
+
+    FILE is `studies/NAME.json` of another folder of results. A unit that is done
+    already stays as it is.
+    """
+    n_records = fold_study(name, file, ResultsFolder(results))
+    click.echo(f"{n_records} new records")
 
 
 @main.command("extract")

@@ -1,10 +1,10 @@
 """Studies beyond one table of scores, a file each.
 
-In: tables and the name of a study (`run_study`). Out: its records in the results
-folder; `page` makes a page of them.
+In: tables and the name of a study (`run_study`), or its records from elsewhere
+(`fold_study`). Out: its records in the results folder; `page` makes a page of them.
 """
 
-from reproduction.studies.run import STUDIES, run_study
+from reproduction.studies.run import STUDIES, fold_study, run_study
 from reproduction.studies.through_time import TIMED, way_through_time
 from reproduction.studies.units import Record, Study, Unit
 
@@ -14,6 +14,7 @@ __all__ = [
     "Record",
     "Study",
     "Unit",
+    "fold_study",
     "run_study",
     "way_through_time",
 ]

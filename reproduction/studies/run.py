@@ -80,6 +80,26 @@ def run_study(
     return path
 
 
+def fold_study(name: str, file: Path, results: ResultsFolder) -> int:
+    """Put the records of another file of a study into its own; return their number.
+
+    A unit that is done stays as it is, whatever the other file has of it.
+    """
+    content = json.loads(file.read_text("utf-8"))
+    params, others = content["params"], content["records"]
+    path, study = results.study_path(name), STUDIES[name]
+    records = _records(path, params)
+    n_before = len(records)
+    tables = *study.tables, *study.others
+    seeds = range(1 + max((record["seed"] for record in others), default=0))
+    for unit in study.units(tables, Path(), seeds, params):
+        if not _is_done(unit, records):
+            records += [r for r in others if unit.about.items() <= r.items()]
+    if len(records) > n_before:
+        _write(name, params, records, path)
+    return len(records) - n_before
+
+
 def _check(
     name: str, what: str, chosen: Sequence[str], possible: Sequence[str]
 ) -> None:

@@ -110,6 +110,48 @@ def small_study(out: Path, methods: str | None, *more: object) -> Result:
     return run(*command, *(["--methods", methods] if methods else []))
 
 
+def test_methods_that_ran_apart_come_into_one_file(tmp_path: Path) -> None:
+    write_california(tmp_path, 330)
+    one, other, whole = (tmp_path / name for name in ("one", "other", "whole"))
+    seeds = "--seeds", 2
+    assert small_study(one, "knn,lightgbm", *seeds).exit_code == 0
+    assert small_study(other, "tabr-d,knn", "--seeds", 1).exit_code == 0
+    assert small_study(whole, "tabr-d,lightgbm,knn", *seeds).exit_code == 0
+    methods = [r["method"] for r in content_of(one, "small")["records"]]
+    assert methods == ["lightgbm", "knn"] * 2
+    # What is done stays as it is.
+    before = content_of(one, "small")["records"]
+    fold = "fold-study", "small", other / "studies" / "small.json", "--results", one
+    assert "1 new records" in run(*fold).output
+    content = content_of(one, "small")
+    assert content["records"][:-1] == before
+    assert content["command"].endswith("--seeds 2")
+    assert "0 new records" in run(*fold).output
+    assert content_of(one, "small") == content
+    # Nothing is left to do but what neither had.
+    done = small_study(one, "tabr-d,lightgbm,knn", *seeds)
+    assert done.output.count("method=") == 1
+
+    def scores(out: Path) -> set[tuple[Any, ...]]:
+        records = content_of(out, "small")["records"]
+        return {(r["method"], r["seed"], r["rmse"]) for r in records}
+
+    assert scores(one) == scores(whole)
+
+
+def test_a_file_of_other_parameters_is_not_folded(tmp_path: Path) -> None:
+    write_california(tmp_path, 330)
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert small_study(one, "knn", "--seeds", 1).exit_code == 0
+    file = other / "studies" / "small.json"
+    file.parent.mkdir(parents=True)
+    content = {**content_of(one, "small"), "params": {"device": None}}
+    file.write_text(json.dumps(content), "utf-8")
+    refused = run("fold-study", "small", file, "--results", one)
+    assert refused.exit_code == 2
+    assert "a study has one set of parameters, however" in refused.output
+
+
 def test_a_study_has_as_many_seeds_as_it_is_meant_to(tmp_path: Path) -> None:
     write_california(tmp_path, 330)
     assert small_study(tmp_path / "out", "knn").exit_code == 0

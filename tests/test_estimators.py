@@ -30,7 +30,13 @@ from tabr import (
 )
 from tabr.config import STEPS
 
-SMALL = {"width": 16, "context_size": 8, "max_epochs": 3, "random_state": 0}
+SMALL = {
+    "n_members": 1,
+    "width": 16,
+    "context_size": 8,
+    "max_epochs": 3,
+    "random_state": 0,
+}
 # The checks want models that learn tiny tables by heart, and quickly.
 EAGER = {
     "width": 32,
@@ -241,6 +247,29 @@ def test_without_eval_set_a_share_is_held_out_by_class() -> None:
     assert np.bincount(y[model.candidates_.ids]).tolist() == [35, 35, 35]
 
 
+def test_a_share_that_is_named_is_held_out_from_all_members() -> None:
+    X, y = load_diabetes(return_X_y=True)
+    three = {**SMALL, "n_members": 3}
+    by_folds = TabRRegressor(**three).fit(X, y)
+    assert len({member.fold for member in by_folds.members_}) == 3
+    for options in ({"validation_fraction": 0.2}, {"refit_candidates": False}):
+        alike = TabRRegressor(**three, **options).fit(X, y)
+        assert [member.fold for member in alike.members_] == [0, 0, 0]
+    assert len(alike.candidates_) == len(X) - 88  # of 442, a fifth
+
+
+def test_few_rows_are_learned_by_several_networks_of_the_default_preset() -> None:
+    X, y = np.random.RandomState(0).normal(size=(2, 1000))
+    few = {name: value for name, value in SMALL.items() if name != "n_members"}
+    few |= {"max_epochs": 1}
+    for n_rows, n_members in ((999, 5), (1000, 1)):
+        model = TabRRegressor(**few).fit(X[:n_rows, None], y[:n_rows])
+        assert len(model.members_) == n_members
+        assert model.n_networks(n_rows) == n_members
+    paper = TabRRegressor(**few, preset="paper").fit(X[:99, None], y[:99])
+    assert len(paper.members_) == 1
+
+
 def test_eval_set_with_an_unknown_class_is_refused() -> None:
     X, y = load_iris(return_X_y=True)
     known = y < 2
@@ -268,6 +297,7 @@ def test_scorers_of_probabilities_can_stop_training(scoring: str) -> None:
     model.fit(X[:400], y[:400], eval_set=(X[400:], y[400:]))
     from sklearn.metrics import get_scorer
 
+    model.temperature_ = 1.0  # it was found after training
     expected = get_scorer(scoring)(model, X[400:], y[400:])
     assert model.history_.score.max() == pytest.approx(expected, rel=1e-5)
 
@@ -292,7 +322,7 @@ def test_bad_weights_are_refused(weight: Any) -> None:
 def test_members_differ_and_their_mean_is_predicted() -> None:
     X, y = load_diabetes(return_X_y=True)
     eval_set = (X[300:], y[300:])
-    ensemble = TabRRegressor(**SMALL, n_members=3)
+    ensemble = TabRRegressor(**{**SMALL, "n_members": 3})
     ensemble.fit(X[:300], y[:300], eval_set=eval_set)
     singles = [
         TabRRegressor(**{**SMALL, "random_state": k})
@@ -309,7 +339,7 @@ def test_members_differ_and_their_mean_is_predicted() -> None:
 def test_members_may_stop_at_different_epochs() -> None:
     X, y = load_diabetes(return_X_y=True)
     model = TabRRegressor(
-        **{**SMALL, "max_epochs": 60}, n_members=4, patience=1, learning_rate=1e-2
+        **{**SMALL, "max_epochs": 60, "n_members": 4}, patience=1, learning_rate=1e-2
     ).fit(X, y)
     assert len(set(model.history_.groupby("member").size())) > 1
 
@@ -348,7 +378,7 @@ def test_prediction_of_a_row_does_not_depend_on_the_others() -> None:
 def test_neighbors_are_the_rows_that_were_looked_at() -> None:
     frame, y = people()
     for n_members in (1, 3):
-        model = TabRRegressor(**SMALL, n_members=n_members).fit(frame, y)
+        model = TabRRegressor(**{**SMALL, "n_members": n_members}).fit(frame, y)
         found = model.neighbors(frame.head(7))
         assert found.ids.shape == found.weights.shape == found.distances.shape == (7, 8)
         assert set(found.ids.ravel()) <= set(model.candidates_.ids)
@@ -383,7 +413,7 @@ def test_an_interruption_keeps_the_best_so_far(monkeypatch: Any) -> None:
         return 0.0
 
     frame, y = people()
-    model = TabRRegressor(**{**SMALL, "max_epochs": 9}, scoring=scorer, n_members=3)
+    model = TabRRegressor(**{**SMALL, "max_epochs": 9, "n_members": 3}, scoring=scorer)
     with pytest.warns(UserWarning, match="interrupted"):
         model.fit(frame, y)
     assert len(model.members_) == 1
@@ -401,7 +431,7 @@ def test_a_failed_fit_leaves_the_old_model() -> None:
 
 def test_pickled_and_cloned_models_do_as_the_original() -> None:
     frame, y = people()
-    model = TabRRegressor(**SMALL, n_members=2).fit(frame, y)
+    model = TabRRegressor(**{**SMALL, "n_members": 2}).fit(frame, y)
     model.predict(frame)
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copy.predict(frame), model.predict(frame))
@@ -424,7 +454,7 @@ def test_pipelines_cross_validation_and_grid_search() -> None:
 
 def test_verbose_shows_progress(capsys: Any) -> None:
     frame, y = people()
-    TabRRegressor(**SMALL, n_members=2, verbose=True).fit(frame, y)
+    TabRRegressor(**{**SMALL, "n_members": 2}, verbose=True).fit(frame, y)
     shown = capsys.readouterr().err
     assert "member 2 of 2" in shown and "score" in shown
     TabRRegressor(**SMALL).fit(frame, y)

@@ -311,14 +311,15 @@ class Recipe:
 # recipes, which err differently.
 #
 # What is no parameter of the estimators:
-# recipes: what each recipe changes, by its name; there are `n_members` of each.
+# recipes: what each recipe changes, by its name.
+# member_counts: members of each recipe, and the number of rows from which on.
 # cross_fits: without an eval_set, several members hold out different rows.
 # joins_held_out: rows of the table that were held out become candidates in the end.
 # blends: members are weighted, and classes tempered, by rows that were held out.
 # is_bounded: no number beyond the labels of the candidates is predicted.
 # batch_sizes: rows of a step, and the number of training rows from which on.
 _PAPER: Mapping[str, Any] = {
-    "n_members": 1,
+    "member_counts": {0: 1},
     "batch_sizes": {0: 256, 30_000: 512, 200_000: 1024},
     "context_size": Recipe.context_size,
     "width": NetworkConfig.width,
@@ -345,6 +346,7 @@ _PAPER: Mapping[str, Any] = {
     "schedule": TrainingConfig.schedule,
     "patience": TrainingConfig.patience,
     "mode": "paper",
+    "validation_fraction": 0.2,
     "recipes": {"paper": {}},
     "cross_fits": False,
     "joins_held_out": False,
@@ -364,6 +366,8 @@ _DEFAULT: Mapping[str, Any] = {
     "weight_average": 3.0,
     "class_scoring": "neg_log_loss",
     "mode": "fixed",
+    # Few rows: a network takes a second, and what it holds out is missed most.
+    "member_counts": {0: 5, 1_000: 1},
     "batch_sizes": {
         0: 32,
         1_000: 64,
@@ -382,7 +386,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "default": _DEFAULT,
     "best": {
         **_DEFAULT,
-        "n_members": 5,
+        "member_counts": {0: 5},
         "recipes": {
             "default": {},
             "heads": {"row_embedding": "bins", "n_heads": 8},
@@ -399,8 +403,20 @@ def batch_size_for(n_rows: int, preset: str = "paper") -> int:
     >>> batch_size_for(500), batch_size_for(500, "default"), batch_size_for(50_000)
     (256, 32, 512)
     """
-    sizes: Mapping[int, int] = PRESETS[preset]["batch_sizes"]
-    return sizes[max(start for start in sizes if start <= n_rows)]
+    return _by_size(PRESETS[preset]["batch_sizes"], n_rows)
+
+
+def member_count_for(n_rows: int, preset: str = "paper") -> int:
+    """Return the members of each recipe of a preset for so many rows.
+
+    >>> member_count_for(500), member_count_for(500, "default")
+    (1, 5)
+    """
+    return _by_size(PRESETS[preset]["member_counts"], n_rows)
+
+
+def _by_size(values: Mapping[int, int], n_rows: int) -> int:
+    return values[max(start for start in values if start <= n_rows)]
 
 
 def network_config(values: Mapping[str, Any]) -> NetworkConfig:

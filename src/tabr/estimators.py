@@ -29,6 +29,7 @@ from tabr.config import (
     Schedule,
     TrainingConfig,
     batch_size_for,
+    member_count_for,
 )
 from tabr.errors import DataError, ParameterError
 from tabr.fitted import FittedModel
@@ -94,7 +95,7 @@ class _TabR(FittedModel, BaseEstimator):
         ignore: Sequence[str] = (),
         candidates: Rule | None = None,
         refit_candidates: bool | None = None,
-        validation_fraction: float = 0.2,
+        validation_fraction: float | None = None,
         scoring: Scoring | None = None,
         mode: Mode | None = None,
         device: str | None = None,
@@ -175,7 +176,7 @@ class _TabR(FittedModel, BaseEstimator):
         device, name = choose_device(self.device), type(self).__name__
         names = list(self._preset["recipes"])
         sample = Sample.read(X, y, sample_weight, self._target, name)
-        seeds = _seeds(self.random_state, self._value("n_members") * len(names))
+        seeds = _seeds(self.random_state, self.n_networks(len(sample)))
         target = self._target().fit(sample.y)
         train, parts = self._split(sample, eval_set, target, seeds[0])
         target = target.scaled_by(train.y)
@@ -250,13 +251,20 @@ class _TabR(FittedModel, BaseEstimator):
             return sample, [(None, replace(held_out, ids=held_out.ids + first))]
         strata = target.strata(sample.y)
         split = split_by(self.candidates, sample.frame)
-        n_members = self._value("n_members")
-        if n_members > 1 and self._preset["cross_fits"]:
+        n_members = self._n_members(len(sample))
+        if n_members > 1 and self._cross_fits:
             folds = sample.folds(n_members, strata, seed, split)
             return sample, [(learned, sample.take(held)) for learned, held in folds]
-        fraction = self.validation_fraction
+        fraction = self._value("validation_fraction")
         train, held_out = sample.hold_out(fraction, strata, seed, split)
         return train, [(None, held_out)]
+
+    @property
+    def _cross_fits(self) -> bool:
+        """Whether several members hold out different rows, of whom all teach some."""
+        same_for_all = self.validation_fraction is not None
+        stays_out = self.refit_candidates is False
+        return bool(self._preset["cross_fits"]) and not (same_for_all or stays_out)
 
     def _joins(self, eval_set: tuple[Any, Any] | None) -> bool:
         """Whether rows that were held out become candidates after training."""
@@ -293,6 +301,14 @@ class _TabR(FittedModel, BaseEstimator):
             self.feature_names_in_ = np.asarray(list(names), dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+
+    def n_networks(self, n_rows: int) -> int:
+        """Return how many networks `fit` trains on so many rows."""
+        return self._n_members(n_rows) * len(self._preset["recipes"])
+
+    def _n_members(self, n_rows: int) -> int:
+        given = self.n_members
+        return member_count_for(n_rows, self.preset) if given is None else given
 
     @property
     def _preset(self) -> Mapping[str, Any]:
@@ -526,13 +542,14 @@ For each row the model retrieves the most similar training rows under a metric t
 
     Args:
         preset: "default" is one network with the best recipe we know at the cost of
-            TabR-S; "best" is a pack: five networks of each of several recipes; "paper"
-            is TabR-S exactly as published.
+            TabR-S, and five below 1,000 rows, where one takes a second; "best" is a
+            pack: five networks of each of several recipes; "paper" is TabR-S exactly as
+            published.
         n_members: Networks of each recipe that are fitted and averaged; None is the
-            preset's number: one, or five of "best". They differ by their seeds and,
-            without `eval_set`, in the rows that they hold out, so that all rows are
-            learned from ("paper" holds out the same rows for all). Rows that were held
-            out tell how much each recipe counts, and for classes the temperature.
+            preset's number. They differ by their seeds and, without `eval_set`, in the
+            rows that they hold out, so that all rows are learned from ("paper" holds
+            out the same rows for all). Rows that were held out tell how much each
+            recipe counts, and for classes the temperature.
         context_size: Neighbours of a row.
         width: Width of rows inside the network.
         encoder_blocks: Residual blocks before the retrieval.
@@ -579,9 +596,11 @@ For each row the model retrieves the most similar training rows under a metric t
             such as `PastOnly("sold_on") & NotSameGroup("seller")`; None allows all.
         refit_candidates: Let rows that were held out join the candidates after
             training. None does so with those of X, but not with an `eval_set`
-            ("paper": with none).
+            ("paper": with none). False holds out the same rows for all members.
         validation_fraction: Share of rows held out to stop early, without `eval_set`:
             random ones, with `PastOnly` the latest, with `NotSameGroup` whole groups.
+            None is a fifth, or of several members a part each; a share that is given is
+            held out from all members alike.
         scoring: What early stopping looks at: "rmse", "mae" or "r2" of numbers,
             "accuracy", "balanced-accuracy", "log-loss", "roc-auc" or
             "average-precision" of classes, or any scikit-learn scorer or its name; None

@@ -15,6 +15,7 @@ from tabr.tables import files
 from tabr.text import percent
 
 TINY = ["--param", "width=8", "--param", "context_size=4", "--max-epochs", "2"]
+TINY += ["--members", "1"]
 
 
 def run(*args: object) -> Result:
@@ -84,7 +85,7 @@ def test_fit_says_what_it_did(folder: Path, tmp_path: Path):
 
 def test_fit_prints_one_json_object(folder: Path, tmp_path: Path):
     table, model = folder / "houses.csv", tmp_path / "m.tabr"
-    args = ("--target", "class", "-o", model, "--members", 2, *TINY, "--json")
+    args = ("--target", "class", "-o", model, *TINY, "--members", 2, "--json")
     summary = json.loads(succeed("fit", table, *args).stdout)
     assert summary["task"] == "classification"
     assert summary["rows"] == 60  # each is held out by one of the members

@@ -74,7 +74,7 @@ def regressor() -> TabRRegressor:
 def classifier() -> TabRClassifier:
     rows = towns()
     plain = features(rows).drop(columns=["Latitude", "Longitude"])
-    return TabRClassifier(max_epochs=3, **SMALL).fit(plain, rows["class"])
+    return TabRClassifier(n_members=1, max_epochs=3, **SMALL).fit(plain, rows["class"])
 
 
 @pytest.fixture(scope="module")

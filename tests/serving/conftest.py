@@ -16,7 +16,13 @@ from tabr.serving.store.changes import Store, open_store
 
 pytest.importorskip("fastapi", reason="pip install 'tabr[serve]'")
 
-SMALL = {"width": 8, "context_size": 8, "max_epochs": 2, "random_state": 0}
+SMALL = {
+    "n_members": 1,
+    "width": 8,
+    "context_size": 8,
+    "max_epochs": 2,
+    "random_state": 0,
+}
 
 
 def houses(n: int = 120, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:

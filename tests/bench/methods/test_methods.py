@@ -64,7 +64,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "lightgbm": {**TREES, "feature_fraction": 0.5},
     "catboost": {**TREES, "depth": 3},
     "xgboost-neighbors": {**TREES, "subsample": 0.7, "n_neighbors": 16},
-    "tabr-d": TABR,
+    "tabr-d": {**TABR, "n_members": 1},
     "tabr-best": {**TABR, "n_members": 1},
     "tabr-s": TABR,
     "tabr-lr": {**TABR, "embedding_width": 8},

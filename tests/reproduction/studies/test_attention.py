@@ -27,9 +27,10 @@ def test_weights_nearby_and_elsewhere_sum_to_one() -> None:
         "Longitude": rng.uniform(-120, -119.7, 80),
     })  # fmt: skip
     y = X.Latitude + rng.normal(size=80)
-    model = TabRRegressor(**TINY, device="cpu", random_state=0).fit(X, y)
+    one = {**TINY, "n_members": 1, "device": "cpu", "random_state": 0}
+    model = TabRRegressor(**one).fit(X, y)
     near, itself = weight_nearby(model, X)
     assert 0 < near < 1 and itself == pytest.approx(0, abs=1e-6)
-    own = TabRRegressor(**TINY, device="cpu", random_state=0, retrieval="step-2")
+    own = TabRRegressor(**one, retrieval="step-2")
     near, itself = weight_nearby(own.fit(X, y), X)
     assert itself > 0 and near + itself <= 1

@@ -108,7 +108,7 @@ class TabRMethod(Method):
         cls, methods: Sequence[Self], train: LabelledRows, val: LabelledRows
     ) -> None:
         """Fit the members of one estimator, and make each an estimator of its own."""
-        if len(PRESETS[methods[0].estimator.preset]["recipes"]) > 1:  # packs already
+        if methods[0].estimator.n_networks(len(train.y)) > 1:  # packs already
             for method in methods:
                 method.fit(train, val)
             return

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from tabr.bench.results import Result, read
+from tabr.bench.results import Result, name_parts, read
 from tabr.errors import DataError
 from tabr.tables.files import write_bytes
 
@@ -86,7 +86,7 @@ def time_of_a_fit(runs: Iterable[tuple[float, int]]) -> tuple[float, int]:
 def to_line(run: Run) -> dict[str, str]:
     """Return the cells of a run as text; what is not known is empty."""
     r = run.result
-    method, _, config = r.method.rpartition("-")
+    method, config = name_parts(r.method)
     cells = {
         "benchmark": r.benchmark,
         "table": r.task,

@@ -13,7 +13,7 @@ from reproduction.results_folder import ResultsFolder
 from reproduction.runs import Run, RunKind, time_of_a_fit
 from tabr.bench.methods import METHODS
 from tabr.bench.ranks import Score, pooled, ranks
-from tabr.bench.results import Result
+from tabr.bench.results import Result, name_parts
 from tabr.bench.tasks.catalog import TASKS
 
 KINDS: tuple[RunKind, ...] = ("ensemble", "single")  # the paper's tables come first
@@ -124,7 +124,7 @@ def _ours(runs: Iterable[Run]) -> Scores:
     comparable = {(t.benchmark, t.name): t.label for t in TASKS if t.comparable}
     groups: dict[tuple[Model, RunKind, str], dict[int, list[Result]]] = {}
     for kind, result in runs:
-        model = Model(*result.method.rsplit("-", 1))
+        model = Model(*name_parts(result.method))
         label = comparable.get((result.benchmark, result.task))
         if label is None or model.method not in METHODS:
             continue

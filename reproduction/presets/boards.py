@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from reproduction.paper.scores import Cell, Model, Results
 from reproduction.paper.win_tie_loss import TREES
 from reproduction.runs import Run, RunKind
-from tabr.bench.results import Result
+from tabr.bench.results import Result, name_parts
 from tabr.bench.tasks.catalog import TASKS
 
 # The sets of both benchmarks whose tables were at hand. The list is fixed, so that a
@@ -114,7 +114,7 @@ def runs_of(
     labels: dict[tuple[str, str], str]
     labels = {(task.benchmark, task.name): task.label for task in TASKS}
     for kind, result in runs:
-        contestant = by_model.get((Model(*result.method.rsplit("-", 1)), kind))
+        contestant = by_model.get((Model(*name_parts(result.method)), kind))
         label = labels.get((result.benchmark, result.task))
         if contestant is not None and label in SETS:
             yield contestant, label, result

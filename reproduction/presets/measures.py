@@ -7,7 +7,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from reproduction.paper.scores import Cell
-from reproduction.presets.boards import DEFAULT_TREES, PRESETS, SETS, runs_of
+from reproduction.presets.boards import (
+    DEFAULT_TREES,
+    PRESETS,
+    SETS,
+    Contestant,
+    runs_of,
+)
 from reproduction.runs import Run
 from tabr.bench.ranks import Score, pooled
 from tabr.bench.results import Result
@@ -15,7 +21,16 @@ from tabr.bench.tasks.catalog import TASKS
 from tabr.metrics import MEASURES, Measure
 
 SHOWN = tuple(MEASURES[n] for n in ("log-loss", "roc-auc", "average-precision"))
-CONTESTANTS = (*PRESETS, *DEFAULT_TREES)
+# Trees stop by accuracy unless told: stopped by the log loss itself they are fairer.
+STOPPED_TREES = tuple(
+    Contestant(
+        f"{trees.name}, stopped by log loss",
+        trees.side,
+        trees.model._replace(config=f"{trees.model.config}@log-loss"),
+    )
+    for trees in DEFAULT_TREES
+)
+CONTESTANTS = (*PRESETS, *DEFAULT_TREES, *STOPPED_TREES)
 CLASSIFIED = tuple(
     label
     for label in SETS

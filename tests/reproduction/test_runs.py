@@ -34,6 +34,8 @@ from .folders import RESULT, run
 (WINE, *_) = select(["why/wine"])
 MOST_BYTES = 450 * 1024  # of a table
 
+CONFIGS = ["default", "tuned", "default@log-loss", "retuned-ensemble"]
+
 letters = st.characters(codec="utf-8", exclude_characters="\r\x00")
 texts = st.text(letters, min_size=1, max_size=8)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -43,7 +45,7 @@ results = st.builds(
     Result,
     benchmark=st.sampled_from(sorted(TABLES)),
     task=texts,
-    method=st.builds("{}-{}".format, texts, st.sampled_from(["default", "tuned"])),
+    method=st.builds("{}-{}".format, texts, st.sampled_from(CONFIGS)),
     split=counts,
     seed=counts,
     params=st.dictionaries(st.text(), values | st.lists(values), max_size=3),
@@ -69,6 +71,13 @@ results = st.builds(
         }
     ),
 )
+
+
+def test_scorings_and_ensembles_of_trials_belong_to_the_config() -> None:
+    for config in CONFIGS:
+        result = replace(RESULT, method=f"tabr-s-{config}")
+        line = to_line(Run("single", result))
+        assert (line["method"], line["config"]) == ("tabr-s", config)
 
 
 def write_runs(out: Path, scores: list[float], **more: Any) -> None:

@@ -6,12 +6,13 @@ import dataclasses
 import io
 import json
 import math
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,20 @@ def scoring_suffix(scoring: str | None) -> str:
     ('@roc-auc', '')
     """
     return "" if scoring is None else f"@{scoring}"
+
+
+def name_parts(name: str) -> tuple[str, str]:
+    """Return the method of a plan's name, and all that follows it.
+
+    >>> name_parts("tabr-s-default@log-loss"), name_parts("mlp-retuned-ensemble")
+    (('tabr-s', 'default@log-loss'), ('mlp', 'retuned-ensemble'))
+    """
+    configs = "|".join(get_args(Config))
+    match = re.fullmatch(rf"(.*)-((?:{configs})(?:@.*)?)", name, re.DOTALL)
+    method, _, config = (
+        name.rpartition("-") if match is None else (match[1], "", match[2])
+    )
+    return method, config
 
 
 DEFAULT_PLAN = Plan()

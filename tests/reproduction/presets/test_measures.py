@@ -33,6 +33,20 @@ def test_only_common_splits_and_runs_with_scores_count(tmp_path: Path) -> None:
     assert "XGBoost" not in table
 
 
+def test_trees_that_log_loss_stopped_stand_apart(tmp_path: Path) -> None:
+    add_runs(tmp_path, "why/rl", "tabr-d-default", [0.9], scores=kept(0.3))
+    for config, loss in (("default", 0.4), ("default@log-loss", 0.2)):
+        method = f"catboost-{config}"
+        add_runs(tmp_path, "why/rl", method, [0.9], scores=kept(loss))
+    losses = measure_lines(ResultsFolder(tmp_path).runs)[0]
+    means = {name: cell.score.mean for name, cell in losses.cells.items()}
+    assert means == {
+        "preset default": 0.3,
+        "CatBoost default": 0.4,
+        "CatBoost default, stopped by log loss": 0.2,
+    }
+
+
 def test_trees_alone_make_no_line(tmp_path: Path) -> None:
     add_runs(tmp_path, "adult", "catboost-default", [0.9], scores=kept(0.2))
     add_runs(tmp_path, "adult", "xgboost-default", [0.9], scores=kept(0.2))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ _COMMANDS = {  # what to run where a result is missing
     "memory": "memory",
     "train": "train --data FOLDER --device cuda",
     "covtype": "train --data FOLDER --device cuda --covtype",
+    "presets": "presets --data FOLDER --tables california,adult",
     "serve": "serve",
     "durability": "durability",
 }
@@ -207,6 +209,21 @@ def covtype_block(record: Record) -> str:
     return _fits([("covtype, one model", record["first"])])
 
 
+def presets_block(record: Record) -> str:
+    header = ["table", "preset", "networks", "seconds", "epochs of all"]
+    header += ["of an epoch, against paper", "test score"]
+    rows = []
+    for label, table in record["tables"].items():
+        facts = table["presets"]
+        epoch_of = {p: f["seconds"] / f["epochs"] for p, f in facts.items()}
+        for preset, fact in facts.items():
+            ratio = epoch_of[preset] / epoch_of.get("paper", math.nan)
+            networks = str(len(fact["best_epoch"]))
+            rows.append([label, preset, networks, number(fact["seconds"])])
+            rows[-1] += [str(fact["epochs"]), f"{ratio:.2f}", f"{fact['test']:.4f}"]
+    return markdown_table(header, rows, "llrrrrr")
+
+
 def _fits(facts: list[tuple[str, Record]]) -> str:
     rows = [
         [title, number(f["seconds"]), str(f["epochs"]), f"{f['test']:.4f}"]
@@ -224,6 +241,7 @@ BLOCKS: Mapping[str, Callable[[Record], str]] = {
     "memory": memory_block,
     "train": train_block,
     "covtype": covtype_block,
+    "presets": presets_block,
 }
 
 

@@ -18,6 +18,7 @@ from benchmarks import (
     freeze,
     memory,
     predict,
+    presets,
     search,
     step,
     timing,
@@ -176,6 +177,21 @@ def test_train_fits_twice_and_then_five_members(tmp_path: Path) -> None:
     assert "covtype" not in record
     covtype = written(out, "covtype", by="train", beside="train")
     assert 0 <= covtype["first"]["test"] <= 1
+
+
+def test_presets_take_turns_on_each_table(tmp_path: Path) -> None:
+    data, out = tmp_path / "data", tmp_path / "out"
+    data.mkdir()
+    write_table(data, "california", np.random.default_rng(1).random(60))
+    write_table(data, "covtype", np.arange(60) % 3)
+    options = ["--tables", "california,covtype", "--max-epochs", "2", "--repeat", "2"]
+    presets.main(["--data", str(data), *options, "--out", str(out)])
+    tables = written(out, "presets")["tables"]
+    assert set(tables) == {"california", "covtype"}
+    paper, default = (tables["california"]["presets"][p] for p in presets.WHOLE)
+    assert (paper["epochs"], len(paper["best_epoch"])) == (2, 1)
+    assert default["epochs"] == 2 * len(default["best_epoch"])
+    assert default["test"] != paper["test"]
 
 
 def test_sizes_are_read_and_refused() -> None:

@@ -97,6 +97,17 @@ RESULTS: dict[str, dict[str, Any]] = {
         },
     },
     "covtype": {"rows": 300_000, "first": {**FIT, "test": 0.9751}},
+    "presets": {
+        "tables": {
+            "adult": {
+                "rows": 26_048,
+                "presets": {
+                    "paper": {**FIT, "test": 0.8577},
+                    "default": {**FIT, "seconds": 3.0, "epochs": 30, "test": 0.8711},
+                },
+            }
+        }
+    },
 }
 
 
@@ -131,6 +142,8 @@ def test_page_has_every_figure_and_keeps_its_words(tmp_path: Path) -> None:
         "| california, five members, second fit | 4.00 | 50 | 0.4061 |",
         "| covtype, one model | 4.00 | 50 | 0.9751 |",
         "4.20 times one",
+        "| adult | paper | 1 | 4.00 | 50 | 1.00 | 0.8577 |",
+        "| adult | default | 1 | 3.00 | 30 | 1.25 | 0.8711 |",
         "On Abacus 9, torch 2.0:\n`python -m benchmarks.step`",
     ):
         assert row in text

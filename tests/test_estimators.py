@@ -247,6 +247,16 @@ def test_without_eval_set_a_share_is_held_out_by_class() -> None:
     assert np.bincount(y[model.candidates_.ids]).tolist() == [35, 35, 35]
 
 
+def test_of_many_rows_a_smaller_share_is_held_out() -> None:
+    rng = np.random.RandomState(0)
+    one = {**SMALL, "max_epochs": 1, "refit_candidates": False}
+    for n_rows, by_default, of_the_paper in ((1000, 200, 200), (4000, 400, 800)):
+        X, y = rng.normal(size=(n_rows, 1)), rng.normal(size=n_rows)
+        for preset, n_held in (("default", by_default), ("paper", of_the_paper)):
+            model = TabRRegressor(**one, preset=preset).fit(X, y)
+            assert len(model.candidates_) == n_rows - n_held
+
+
 def test_a_share_that_is_named_is_held_out_from_all_members() -> None:
     X, y = load_diabetes(return_X_y=True)
     three = {**SMALL, "n_members": 3}

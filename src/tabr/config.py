@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from tabr.errors import ParameterError
 
+T = TypeVar("T")
 Similarity = Literal["l2", "dot"]
 ValueTerm = Literal["row", "label", "difference"]
 EmbeddingKind = Literal["lr", "plr", "plr-lite", "pbld", "pbld-fixed", "bins"]
@@ -313,6 +314,7 @@ class Recipe:
 # What is no parameter of the estimators:
 # recipes: what each recipe changes, by its name.
 # member_counts: members of each recipe, and the number of rows from which on.
+# held_out: share of rows to stop early by, and the number of rows from which on.
 # cross_fits: without an eval_set, several members hold out different rows.
 # joins_held_out: rows of the table that were held out become candidates in the end.
 # blends: members are weighted, and classes tempered, by rows that were held out.
@@ -346,7 +348,7 @@ _PAPER: Mapping[str, Any] = {
     "schedule": TrainingConfig.schedule,
     "patience": TrainingConfig.patience,
     "mode": "paper",
-    "validation_fraction": 0.2,
+    "held_out": {0: 0.2},
     "recipes": {"paper": {}},
     "cross_fits": False,
     "joins_held_out": False,
@@ -368,6 +370,8 @@ _DEFAULT: Mapping[str, Any] = {
     "mode": "fixed",
     # Few rows: a network takes a second, and what it holds out is missed most.
     "member_counts": {0: 5, 1_000: 1},
+    # Some 300 rows tell when to stop; what more is held out is missed.
+    "held_out": {0: 0.2, 1_500: 0.15, 3_000: 0.1},
     "batch_sizes": {
         0: 32,
         1_000: 64,
@@ -415,7 +419,16 @@ def member_count_for(n_rows: int, preset: str = "paper") -> int:
     return _by_size(PRESETS[preset]["member_counts"], n_rows)
 
 
-def _by_size(values: Mapping[int, int], n_rows: int) -> int:
+def held_out_share_for(n_rows: int, preset: str = "paper") -> float:
+    """Return the share of so many rows that a preset holds out to stop early by.
+
+    >>> held_out_share_for(5_000), held_out_share_for(5_000, "default")
+    (0.2, 0.1)
+    """
+    return _by_size(PRESETS[preset]["held_out"], n_rows)
+
+
+def _by_size(values: Mapping[int, T], n_rows: int) -> T:
     return values[max(start for start in values if start <= n_rows)]
 
 

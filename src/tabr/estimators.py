@@ -29,6 +29,7 @@ from tabr.config import (
     Schedule,
     TrainingConfig,
     batch_size_for,
+    held_out_share_for,
     member_count_for,
 )
 from tabr.errors import DataError, ParameterError
@@ -255,7 +256,9 @@ class _TabR(FittedModel, BaseEstimator):
         if n_members > 1 and self._cross_fits:
             folds = sample.folds(n_members, strata, seed, split)
             return sample, [(learned, sample.take(held)) for learned, held in folds]
-        fraction = self._value("validation_fraction")
+        fraction = self.validation_fraction
+        if fraction is None:
+            fraction = held_out_share_for(len(sample), self.preset)
         train, held_out = sample.hold_out(fraction, strata, seed, split)
         return train, [(None, held_out)]
 
@@ -599,8 +602,9 @@ For each row the model retrieves the most similar training rows under a metric t
             ("paper": with none). False holds out the same rows for all members.
         validation_fraction: Share of rows held out to stop early, without `eval_set`:
             random ones, with `PastOnly` the latest, with `NotSameGroup` whole groups.
-            None is a fifth, or of several members a part each; a share that is given is
-            held out from all members alike.
+            None is a fifth, down to a tenth from 3,000 rows on ("paper": a fifth), or
+            of several members a part each; a share that is given is held out from all
+            members alike.
         scoring: What early stopping looks at: "rmse", "mae" or "r2" of numbers,
             "accuracy", "balanced-accuracy", "log-loss", "roc-auc" or
             "average-precision" of classes, or any scikit-learn scorer or its name; None

@@ -407,7 +407,8 @@ def batch_size_for(n_rows: int, preset: str = "paper") -> int:
     >>> batch_size_for(500), batch_size_for(500, "default"), batch_size_for(50_000)
     (256, 32, 512)
     """
-    return _by_size(PRESETS[preset]["batch_sizes"], n_rows)
+    sizes: Mapping[int, int] = PRESETS[preset]["batch_sizes"]
+    return _by_size(sizes, n_rows)
 
 
 def member_count_for(n_rows: int, preset: str = "paper") -> int:
@@ -416,7 +417,8 @@ def member_count_for(n_rows: int, preset: str = "paper") -> int:
     >>> member_count_for(500), member_count_for(500, "default")
     (1, 5)
     """
-    return _by_size(PRESETS[preset]["member_counts"], n_rows)
+    counts: Mapping[int, int] = PRESETS[preset]["member_counts"]
+    return _by_size(counts, n_rows)
 
 
 def held_out_share_for(n_rows: int, preset: str = "paper") -> float:
@@ -425,7 +427,8 @@ def held_out_share_for(n_rows: int, preset: str = "paper") -> float:
     >>> held_out_share_for(5_000), held_out_share_for(5_000, "default")
     (0.2, 0.1)
     """
-    return _by_size(PRESETS[preset]["held_out"], n_rows)
+    shares: Mapping[int, float] = PRESETS[preset]["held_out"]
+    return _by_size(shares, n_rows)
 
 
 def _by_size(values: Mapping[int, T], n_rows: int) -> T:

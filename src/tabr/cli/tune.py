@@ -61,7 +61,7 @@ def tune(
     bench run --config retuned` scores the best trial, and `--config retuned-ensemble`
     the ensemble of `--ensemble`.
     """
-    from tabr.bench import trial_ensembles, tuning
+    from tabr.bench import search_text, trial_ensembles, tuning
 
     searches = tuning.searches_of(
         selection.available_tasks(say),
@@ -86,12 +86,12 @@ def tune(
             best = tuning.read_best(*about)
             place = {"task": search.task.label, "split": search.task.split}
             record = {**place, **best, "path": str(path), "ensemble": None}
-            texts.append(f"{tuning.best_text(best, search.task)}\nkept in {path}")
+            texts.append(f"{search_text.best_text(best, search.task)}\nkept in {path}")
             path = trial_ensembles.ensemble_path(*about)
             if keeps_predictions and path.is_file():
                 ensemble = trial_ensembles.read_ensemble(*about)
                 record["ensemble"] = {**ensemble.to_json(), "path": str(path)}
-                text = tuning.ensemble_text(ensemble, search.task)
+                text = search_text.ensemble_text(ensemble, search.task)
                 texts.append(f"{text}\nkept in {path}")
             records.append(record)
     content = {"incomplete_searches": n_open, "best": records}

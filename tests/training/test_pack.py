@@ -187,6 +187,25 @@ def test_probabilities_of_a_network_alone_are_tempered_by_rows_it_held_out() -> 
     )
 
 
+@pytest.mark.parametrize(("smoothing", "is_sure"), [(0.0, True), (0.6, False)])
+def test_members_of_folds_are_sharpened_but_not_softened(
+    smoothing: float, is_sure: bool
+) -> None:
+    X, y = numbers(400)
+    noise = 0.3 if is_sure else 0.0
+    flags = (y > 0) ^ (np.random.RandomState(0).rand(400) < noise)
+    options = {**FAST, "preset": "default", "max_epochs": 30}
+    options |= {"dropout": 0.0, "learning_rate": 0.01, "label_smoothing": smoothing}
+    # The last epoch is the best to this score: probabilities become far too sure.
+    options["scoring"] = lambda model, X, y: time.perf_counter()
+    model = TabRClassifier(**options).fit(X, flags)
+    assert len({member.fold for member in model.members_}) == FAST["n_members"]
+    if is_sure:
+        assert model.temperature_ == 1
+    else:
+        assert model.temperature_ < 1
+
+
 def test_rows_that_are_added_are_seen_by_all_members() -> None:
     X, y = numbers()
     model = TabRRegressor(**FAST).fit(X, y)

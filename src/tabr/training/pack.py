@@ -116,6 +116,10 @@ def make_pack(
                 ),
                 codes,
             )
+            if any(folds[k].learned is not None for k in numbers):
+                # The mean of all members is less sure than that of the few who held
+                # a row out: it may need to be sharpened, but not to be softened.
+                best_temperature = min(best_temperature, 1.0)
     members = []
     for member in fitted.members:
         n_alike = sum(other.recipe == member.recipe for other in fitted.members)

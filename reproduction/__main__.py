@@ -12,6 +12,7 @@ from reproduction import oracle, readme
 from reproduction.default_picture import plot
 from reproduction.default_table import compare, read_runs, to_markdown
 from reproduction.pages import PAGES, Page, write_all, write_text
+from reproduction.presets.lever_runs import run_levers
 from reproduction.results_folder import (
     DOCS,
     PUBLISHED,
@@ -185,6 +186,40 @@ def study(
         {"device": device, **params},
         tables.split(",") if tables else None,
         methods.split(",") if methods else None,
+    )
+    click.echo(f"wrote {path}")
+
+
+@main.command("levers")
+@click.option("--data", help="Folder of the tables.  [default: TABR_DATA]")
+@results_option
+@click.option("--seeds", type=click.IntRange(1), default=3, help="[default: 3]")
+@click.option("--tables", help="Names of sets.  [default: the half to choose on]")
+@click.option("--levers", "chosen", help="Names of levers.  [default: all]")
+@click.option("--device", help="cpu or cuda.  [default: cuda if there is one]")
+@click.option("--params", callback=read_json, help="JSON of parameters: a trial.")
+def run_all_levers(
+    data: str | None,
+    results: Path,
+    seeds: int,
+    tables: str | None,
+    chosen: str | None,
+    device: str | None,
+    params: dict[str, Any],
+) -> None:
+    """Run the default preset with one lever out at a time.
+
+    Lines that are there already are not run again.
+    """
+    path = run_levers(
+        data_folder(data),
+        results,
+        range(seeds),
+        device,
+        tables.split(",") if tables else None,
+        chosen.split(",") if chosen else None,
+        params,
+        say=click.echo,
     )
     click.echo(f"wrote {path}")
 

@@ -222,7 +222,8 @@ def _levers(folder: ResultsFolder, path: Path) -> str:
     words = "## Levers taken out"
     lines = read_levers(folder.path)
     if lines is None:
-        return f"{words}\n\nNot run: `reproduction/results/{FILE}` is not there."
+        how = "`python -m reproduction levers --data FOLDER`"
+        return f"{words}\n\nNot run: `reproduction/results/{FILE}` comes from {how}."
     names = ", ".join(f"`{name}`" for name in sorted(set(lines["commit"])) if name)
     about = (
         "The default preset without one lever: the change of its error (RMSE, the share"

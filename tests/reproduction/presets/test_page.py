@@ -54,7 +54,10 @@ def test_a_single_run_has_no_deviation_and_the_better_one_is_bold(
     assert "`tabr-d` was not run on: black-friday, churn," in text
     assert "| five XGBoost tuned | 1 / 0 | 1 / 0 | - | 1 / 0 |" in text
     assert "| preset default | `bbbbbbbbbb` † | 1 | adult |" in text
-    assert "`reproduction/results/levers.csv` is not there" in text
+    assert (
+        "`reproduction/results/levers.csv` comes from `python -m reproduction levers"
+        in text
+    )
     assert "have kept these scores there on a common split: adult, churn," in text
 
 

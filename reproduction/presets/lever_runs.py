@@ -5,7 +5,6 @@ A lever is what it has and TabR-S has not; the list is read from the presets.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -15,13 +14,12 @@ import pandas as pd
 
 from reproduction.presets.boards import halves
 from reproduction.presets.levers import COLUMNS, FILE, NONE, read_levers
-from tabr import TabRClassifier
 from tabr.bench.protocol import run_seeds
 from tabr.bench.results import Plan, current_commit
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import SplitTable, Task, load
 from tabr.bench.workers import Resources
-from tabr.config import PRESETS, batch_size_for
+from tabr.config import PRESETS
 from tabr.errors import DataError
 from tabr.tables.files import write_bytes
 
@@ -37,12 +35,9 @@ def levers() -> dict[str, Params]:
     >>> levers()["scale_layer"]
     {'scale_layer': False}
     """
-    paper, default = PRESETS["paper"], PRESETS["default"]
-    names = inspect.signature(TabRClassifier).parameters
+    paper, default = (PRESETS[name].parameters for name in ("paper", "default"))
     out = {
-        name: {name: value}
-        for name, value in paper.items()
-        if name in names and value != default[name]
+        name: {name: value} for name, value in paper.items() if value != default[name]
     }
     out["weight_average"] = {"weight_average": 0.0}  # none: None is the preset's
     return {NONE: {}, **out, BATCHES: {}, STOPPING: {}}
@@ -107,7 +102,7 @@ def _line(
 ) -> dict[str, Any]:
     params = {**others, **levers()[name]}
     if name == BATCHES:
-        params[BATCHES] = batch_size_for(len(parts.train.y), "paper")
+        params[BATCHES] = PRESETS["paper"].batch_size(len(parts.train.y))
     scoring = _STOPPED_BY if name == STOPPING else None
     plan = Plan("tabr-d", "trial", params, scoring)
     runs = run_seeds(task, parts, seeds, Resources(device), plan)

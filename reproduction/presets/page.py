@@ -131,7 +131,7 @@ def to_markdown(folder: ResultsFolder, path: Path) -> str:
     parts.append(_levers(folder, path))
     half, pack = halves(), LIBRARY["best"]
     return _TEXT.format(
-        n_networks=pack["member_counts"][0] * len(pack["recipes"]),
+        n_networks=pack.n_members(0) * len(pack.recipes),
         n_sets=len(SETS),
         chosen_on=", ".join(half.chosen_on),
         kept=", ".join(half.kept),

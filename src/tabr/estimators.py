@@ -24,13 +24,11 @@ from tabr.config import (
     EmbeddingConfig,
     Mode,
     NetworkConfig,
+    Preset,
     Recipe,
     RetrievalConfig,
     Schedule,
     TrainingConfig,
-    batch_size_for,
-    held_out_share_for,
-    member_count_for,
 )
 from tabr.errors import DataError, ParameterError
 from tabr.fitted import FittedModel
@@ -175,7 +173,7 @@ class _TabR(FittedModel, BaseEstimator):
         start = time.perf_counter()
         self._check_parameters()
         device, name = choose_device(self.device), type(self).__name__
-        names = list(self._preset["recipes"])
+        names = list(self._preset.recipes)
         sample = Sample.read(X, y, sample_weight, self._target, name)
         seeds = _seeds(self.random_state, self.n_networks(len(sample)))
         target = self._target().fit(sample.y)
@@ -222,7 +220,7 @@ class _TabR(FittedModel, BaseEstimator):
             folds,
             target,
             fitted.context_size_,
-            blends=self._preset["blends"],
+            blends=self._preset.blends,
             is_bounded=self.is_bounded and target.classes is None,
         )
         if self._joins(eval_set) and folds[0].learned is None:
@@ -258,7 +256,7 @@ class _TabR(FittedModel, BaseEstimator):
             return sample, [(learned, sample.take(held)) for learned, held in folds]
         fraction = self.validation_fraction
         if fraction is None:
-            fraction = held_out_share_for(len(sample), self.preset)
+            fraction = self._preset.held_out_share(len(sample))
         train, held_out = sample.hold_out(fraction, strata, seed, split)
         return train, [(None, held_out)]
 
@@ -267,12 +265,12 @@ class _TabR(FittedModel, BaseEstimator):
         """Whether several members hold out different rows, of whom all teach some."""
         same_for_all = self.validation_fraction is not None
         stays_out = self.refit_candidates is False
-        return bool(self._preset["cross_fits"]) and not (same_for_all or stays_out)
+        return self._preset.cross_fits and not (same_for_all or stays_out)
 
     def _joins(self, eval_set: tuple[Any, Any] | None) -> bool:
         """Whether rows that were held out become candidates after training."""
         if self.refit_candidates is None:
-            return eval_set is None and bool(self._preset["joins_held_out"])
+            return eval_set is None and self._preset.joins_held_out
         return self.refit_candidates
 
     def _fold(
@@ -307,20 +305,20 @@ class _TabR(FittedModel, BaseEstimator):
 
     def n_networks(self, n_rows: int) -> int:
         """Return how many networks `fit` trains on so many rows."""
-        return self._n_members(n_rows) * len(self._preset["recipes"])
+        return self._n_members(n_rows) * len(self._preset.recipes)
 
     def _n_members(self, n_rows: int) -> int:
         given = self.n_members
-        return member_count_for(n_rows, self.preset) if given is None else given
+        return self._preset.n_members(n_rows) if given is None else given
 
     @property
-    def _preset(self) -> Mapping[str, Any]:
+    def _preset(self) -> Preset:
         return PRESETS[self.preset]
 
     @property
     def is_bounded(self) -> bool:
         """Whether no number beyond the labels of the candidates is predicted."""
-        return bool(self._preset["is_bounded"])
+        return self._preset.is_bounded
 
     def _recipe(self, n_rows: int, name: str) -> Recipe:
         """Return what makes a member of so many training rows, by a recipe's name."""
@@ -339,7 +337,7 @@ class _TabR(FittedModel, BaseEstimator):
         )
         batch_size = self.batch_size
         if batch_size is None:
-            batch_size = batch_size_for(n_rows, self.preset)
+            batch_size = self._preset.batch_size(n_rows)
         training = TrainingConfig(
             learning_rate=value("learning_rate"),
             weight_decay=value("weight_decay"),
@@ -361,16 +359,12 @@ class _TabR(FittedModel, BaseEstimator):
     def _value(self, name: str, recipe: str | None = None) -> Any:
         """Return a parameter as it was given, else as the recipe or preset has it."""
         given = getattr(self, name)
-        if given is not None:
-            return given
-        of_recipe = {} if recipe is None else self._preset["recipes"][recipe]
-        return of_recipe.get(name, self._preset[name])
+        return self._preset.value(name, recipe) if given is None else given
 
     def _scoring(self) -> Scoring | None:
         """Return what early stopping looks at; None is RMSE or accuracy."""
         if self.scoring is None and self._target is ClassTarget:
-            scoring: Scoring | None = self._preset["class_scoring"]
-            return scoring
+            return self._preset.class_scoring
         return self.scoring
 
     @property
@@ -401,7 +395,7 @@ class _TabR(FittedModel, BaseEstimator):
             raise ParameterError(
                 f"`time_limit > 0` must hold, however: time_limit={self.time_limit!r}"
             )
-        for name in self._preset["recipes"]:
+        for name in self._preset.recipes:
             self._recipe(1, name)
         check_rule(self.candidates)
 
@@ -416,14 +410,13 @@ class _TabR(FittedModel, BaseEstimator):
         normalization = self._value("normalization")
         if self._value("mode") == "paper" and normalization == "quantile":
             normalization = "published-quantile"
-        preset = PRESETS[self.preset]
         return Preprocessor(
             normalization=normalization,
             kinds=self.column_kinds,
             ignore=self.ignore,
-            dates=preset["dates"],
-            trends=preset["trends"],
-            levels=preset["levels"],
+            dates=self._preset.dates,
+            trends=self._preset.trends,
+            levels=self._preset.levels,
         )
 
     # --- files ----------------------------------------------------------------

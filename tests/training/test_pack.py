@@ -58,7 +58,7 @@ def test_each_row_is_predicted_by_members_that_did_not_learn_from_it(
         assert not set(out) & set(fold.learned)
         assert not set(out) & set(answer.candidates.ids)
         assert {member.recipe for member in answer.members} == set(
-            PRESETS["best"]["recipes"]
+            PRESETS["best"].recipes
         )
         held.append(out)
     np.testing.assert_array_equal(np.sort(np.concatenate(held)), np.arange(len(X)))
@@ -71,7 +71,7 @@ def test_weights_of_recipes_are_learned_from_all_held_out_rows(
 ) -> None:
     X, y = numbers()
     model = TabRRegressor(**FAST).fit(X, y)
-    names = list(PRESETS["best"]["recipes"])
+    names = list(PRESETS["best"].recipes)
     predictions = np.full((len(names), len(X)), np.nan)
     for fold, answer in asked:
         for member in answer.members:

@@ -29,7 +29,7 @@ def write_table(folder: Path, name: str, target: np.ndarray) -> None:
 
 def test_a_lever_is_what_the_default_has_and_the_paper_has_not():
     names = inspect.signature(TabRRegressor).parameters
-    paper, default = PRESETS["paper"], PRESETS["default"]
+    paper, default = (PRESETS[name].parameters for name in ("paper", "default"))
     for lever, params in levers().items():
         for name, value in params.items():
             assert lever == name and name in names

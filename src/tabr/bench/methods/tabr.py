@@ -119,7 +119,7 @@ class TabRMethod(Method):
             method.estimator.members_ = [member]
             method.best_epoch = member.history.best_epoch
             method.estimator.temperature_ = 1.0  # so far that of the mean of all
-            if PRESETS[ensemble.preset]["blends"] and method.classes is not None:
+            if PRESETS[ensemble.preset].blends and method.classes is not None:
                 method.estimator.temperature_ = method._temperature(val)
 
     def _temperature(self, val: LabelledRows) -> float:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import Task, UserTable, check_files, data_folder, is_present
-from tabr.config import batch_size_for
+from tabr.config import PRESETS
 from tabr.errors import DataError
 from tabr.tables.cells import ColumnKind
 from tabr.tables.files import check_column, read_table, suffix_of
@@ -93,7 +93,7 @@ def tasks_of_table(
         benchmark="own",
         kind=kind,
         published="",
-        batch_size=batch_size_for(round(0.64 * len(labels))),
+        batch_size=PRESETS["paper"].batch_size(round(0.64 * len(labels))),
         cost=len(labels) / _ROWS_A_SECOND,
         user_table=replace(table, path=table.path.resolve()),
     )

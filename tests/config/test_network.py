@@ -1,8 +1,9 @@
-"""Configs refuse what cannot be."""
+"""Shapes of networks refuse what cannot be, and survive a file."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
@@ -11,8 +12,6 @@ from tabr.config import (
     EmbeddingConfig,
     NetworkConfig,
     RetrievalConfig,
-    TrainingConfig,
-    batch_size_for,
     network_config,
 )
 
@@ -31,11 +30,6 @@ from tabr.config import (
         (lambda: EmbeddingConfig(width=0), "`width > 0` must hold, however: width=0"),
         (lambda: NetworkConfig(dropout=1.0), "`0 <= dropout < 1` must hold"),
         (lambda: NetworkConfig(encoder_blocks=-1), "`encoder_blocks >= 0` must hold"),
-        (lambda: TrainingConfig(learning_rate=0), "`learning_rate > 0` must hold"),
-        (lambda: TrainingConfig(max_epochs=0), "`max_epochs > 0` must hold"),
-        (lambda: TrainingConfig(patience=-1), "`patience >= 0` must hold"),
-        (lambda: TrainingConfig(time_limit=0), "`time_limit > 0` must hold"),
-        (lambda: TrainingConfig(mode="fast"), "mode must be 'fixed' or 'paper'"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_rule(make, message: str) -> None:
@@ -44,26 +38,14 @@ def test_a_wrong_value_is_named_with_its_rule(make, message: str) -> None:
 
 
 def test_defaults_are_the_published_tabr_s() -> None:
-    network, training = NetworkConfig(), TrainingConfig()
+    network = NetworkConfig()
     assert (network.width, network.hidden) == (265, 530)
     assert (network.encoder_blocks, network.predictor_blocks) == (0, 1)
     assert network.retrieval == STEPS["step-4"]
-    assert training.patience == 16
 
 
 @pytest.mark.parametrize("embedding", [None, EmbeddingConfig("plr", 5)])
 @pytest.mark.parametrize("retrieval", STEPS.values())
 def test_a_network_config_survives_as_plain_values(embedding, retrieval) -> None:
-    import json
-
     config = NetworkConfig(width=9, embedding=embedding, retrieval=retrieval)
     assert network_config(json.loads(json.dumps(dataclasses.asdict(config)))) == config
-
-
-def test_larger_tables_get_larger_batches() -> None:
-    assert [batch_size_for(n) for n in (100, 26_048, 34_521, 371_847)] == [
-        256,
-        256,
-        512,
-        1024,
-    ]

@@ -15,7 +15,7 @@ from tabr.tables.shape import DataShape
 def make(task: str = "regression", **values: object) -> TabR:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        config = NetworkConfig(width=8, **values)
+        config = NetworkConfig(**{"width": 8, **values})
         network = TabR(
             config, DataShape(3, 0, (), task, {"classes": 3, "binary": 2}.get(task, 0))
         )
@@ -123,8 +123,15 @@ def test_two_classes_have_one_output_and_two_label_embeddings(
 
 
 @pytest.mark.parametrize("has_found", [False, True])
-def test_neighbours_by_position_are_the_same_neighbours(has_found: bool) -> None:
-    network = make(encoder_blocks=1, dropout=0.3)
+@pytest.mark.parametrize(
+    "shape",
+    [{"encoder_blocks": 1}, {}, {"width": 2}],
+    ids=["keys", "inputs", "inputs wider than keys"],
+)
+def test_neighbours_by_position_are_the_same_neighbours(
+    has_found: bool, shape: dict[str, int]
+) -> None:
+    network = make(dropout=0.3, **shape)
     assert network.can_share
     positions = torch.randint(7, (4, 5), generator=torch.Generator().manual_seed(2))
     found = (positions > 0) if has_found else None
@@ -147,7 +154,3 @@ def test_neighbours_by_position_are_the_same_neighbours(has_found: bool) -> None
 @pytest.mark.parametrize("step", ["step-0", "step-1", "l2-k-v", "l2-qk-yv", "dp-k-yv"])
 def test_a_network_that_reads_more_of_neighbours_does_not_share(step: str) -> None:
     assert not make(retrieval=STEPS[step], encoder_blocks=1).can_share
-
-
-def test_a_network_whose_points_are_inputs_does_not_share() -> None:
-    assert not make().can_share

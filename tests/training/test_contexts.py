@@ -17,6 +17,7 @@ CONFIGS = {
     "tabr-s": {},
     "deep": {"encoder_blocks": 1},
     "embedded": {"embedding": EmbeddingConfig("plr-lite", 3, 2)},
+    "wide": {"embedding": EmbeddingConfig("pbld-fixed", 4, 12)},  # inputs of 39
     "step-1": {"retrieval": STEPS["step-1"]},
     "step-3": {"retrieval": STEPS["step-3"]},
 }
@@ -77,15 +78,22 @@ def test_context_does_not_depend_on_how_neighbours_are_encoded(name: str) -> Non
         torch.testing.assert_close(part, whole[few])
 
 
-def test_few_candidates_are_multiplied_before_they_are_paired() -> None:
-    network = make("embedded", width=40).eval()
+@pytest.mark.parametrize(
+    ("name", "width", "most"),
+    [("embedded", 40, 4), ("embedded", 200, 2), ("wide", 16, 4)],
+)
+def test_few_candidates_are_multiplied_before_they_are_paired(
+    name: str, width: int, most: int
+) -> None:
+    network = make(name, width=width).eval()
     rows, labels = table()
     contexts = Contexts(network, TrainingRows(rows, labels), 4)
-    few, many = contexts.of(torch.arange(29)), contexts.of(torch.arange(30))
-    assert few.positions is None  # 2 x 60 candidates > 29 x 4 pairs
-    assert many.positions is not None and many.points.shape == (60, 40)
+    b = 60 * most // 4
+    few, many = contexts.of(torch.arange(b - 1)), contexts.of(torch.arange(b))
+    assert few.positions is None  # most x 60 candidates > (b - 1) x 4 pairs
+    assert many.positions is not None and len(many.points) == 60
     gathered = Context(many.points[many.positions], many.labels, many.found)
-    first = Rows(*(part[:30] for part in rows))
+    first = Rows(*(part[:b] for part in rows))
     one, other = network(first, many), network(first, gathered)
     torch.testing.assert_close(one, other)
 

@@ -26,6 +26,8 @@ from tabr.device.member_axis import n_members, with_member_axis
 from tabr.device.random import dropout as drop
 from tabr.network import hidden_sum_cpu
 
+_VERY_WIDE = 200  # points whose products cost far more than reading them
+
 
 def hidden_sum(
     difference: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, dropout: float
@@ -49,7 +51,9 @@ def hidden_sum(
 def sharing_pays(n: int, n_pairs: int, p: int, device: torch.device) -> bool:
     """Whether n products of candidates cost less than those of all pairs."""
     wide = p > hidden_sum_cpu.NARROW and not n_members()
-    return device.type == "cpu" and wide and 2 * n <= n_pairs
+    # Each pair still reads h numbers: of narrower points little is saved by that.
+    most = n_pairs // (2 if p >= _VERY_WIDE else 4)
+    return device.type == "cpu" and wide and n <= most
 
 
 def shared_hidden_sum(

@@ -268,7 +268,7 @@ class TabR(nn.Module):
         """Whether keys and T are all that is read of neighbours' points."""
         r = self.config.retrieval
         plain = not (r.self_in_context or r.own_query or self.is_dot)
-        return plain and self.row_value is None and not self.points_are_inputs
+        return plain and self.row_value is None
 
     # --- rows -> points -------------------------------------------------------
 
@@ -368,10 +368,12 @@ class TabR(nn.Module):
             x = x + self.row_embedding(rows.num)
         points, found = context.points, context.found
         first = 0  # place of the neighbours
-        if context.positions is not None:
+        if context.positions is not None and len(metric.key) <= len(metric.gram):
             keys = take(points @ metric.key.T, context.positions)  # (b, m, d)
             similarity = -((point @ metric.key.T)[:, None] - keys).square().sum(-1)
         else:
+            if context.positions is not None:
+                points = take(points, context.positions)
             if self.config.retrieval.self_in_context:
                 points, first = torch.cat([point[:, None], points], 1), 1
                 if found is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from reproduction.paper.scores import Cell, Model, Results
@@ -95,6 +95,14 @@ DEFAULT_TREES = tuple(
     for name, method in TREES.items()
 )
 TABR_S = Contestant("TabR-S default", "published", Model("tabr-s", "default"))
+NETWORKS = tuple(
+    Contestant(f"{title} default", "ours", Model(method, "default"))
+    for method, title in (
+        ("realmlp", "RealMLP"),
+        ("tabm", "TabM"),
+        ("modern-nca", "ModernNCA"),
+    )
+)
 FIVES = tuple(
     Contestant(f"five {name} tuned", "published", Model(method), "ensemble")
     for name, method in {**TREES, "TabR-S": "tabr-s"}.items()
@@ -144,6 +152,11 @@ class Board:
             n for n in named if any(n in line.cells for line in self.lines.values())
         ]
 
+    def with_rivals(self) -> Board:
+        """Return the board without the sets where nobody else has a score."""
+        lines = {s: line for s, line in self.lines.items() if len(line.cells) > 1}
+        return replace(self, lines=lines)
+
     @property
     def common_sets(self) -> list[str]:
         """The sets on which all that have scores anywhere have one."""
@@ -160,20 +173,25 @@ class Board:
         return 1 - mean if self.results.larger_is_better(label) else mean
 
 
-def board(results: Results, preset: Contestant) -> Board:
+def board(
+    results: Results,
+    preset: Contestant,
+    rivals: tuple[Contestant, ...] | None = None,
+) -> Board:
     """Return the board of a preset, whose runs say which splits count.
 
     A rival that lacks one of these splits has no cell: it would be a mean over others.
+    None are the preset's usual rivals.
     """
-    lines = {}
+    rivals, lines = RIVALS[preset] if rivals is None else rivals, {}
     for label in SETS:
         splits = frozenset(preset.splits(results, label))
         cells = {
             contestant.name: cell
-            for contestant in (preset, *RIVALS[preset])
+            for contestant in (preset, *rivals)
             if splits <= contestant.splits(results, label)
             and (cell := contestant.cell(results, label, splits)) is not None
         }
         if splits:
             lines[label] = Line(splits, cells)
-    return Board(preset, RIVALS[preset], results, lines)
+    return Board(preset, rivals, results, lines)

@@ -10,6 +10,7 @@ from reproduction.presets import pictures, text
 from reproduction.presets.boards import (
     BEST,
     DEFAULT,
+    NETWORKS,
     PRESETS,
     SETS,
     Board,
@@ -87,6 +88,10 @@ mean scores; equal ones share theirs. *Gap closed*: (worst - score) / (worst - b
 a set, worst and best among those of the table; the mean over the sets. It is 0 % for
 the worst on every set, and 100 % for the best."""
 
+_NETWORKS = """\
+Runs of ours, on the sets where a network has run on all splits of the preset's; they
+are not among the standings above."""
+
 _TIMES = """## Seconds of a fit
 
 Preprocessing and validation included. Each hardware is by itself, as its runs name it:
@@ -120,6 +125,9 @@ def to_markdown(folder: ResultsFolder, path: Path) -> str:
         if boards[preset].lines:
             marked = other_sets(made_by[preset])
             parts.append(_verdict(boards[preset], marked, path))
+    if boards[DEFAULT].lines:
+        marked = other_sets(made_by[DEFAULT])
+        parts.append(_beside_networks(board(results, DEFAULT, NETWORKS), marked))
     absent = [preset for preset in PRESETS if not boards[preset].lines]
     if DEFAULT in absent and BEST in absent:
         names = " and ".join(f"`{preset.model.method}`" for preset in absent)
@@ -155,6 +163,17 @@ def _verdict(board: Board, marked: set[str], path: Path) -> str:
         _STANDINGS,
     ]
     return "\n\n".join(parts)
+
+
+def _beside_networks(board: Board, marked: set[str]) -> str:
+    """Return scores and counts of the default beside networks, where these ran."""
+    board = board.with_rivals()
+    words = f"## `{short_name(board.preset)}` beside other networks"
+    if not board.lines:
+        names = ", ".join(f"`{rival.model.method}`" for rival in board.rivals)
+        return f"{words}\n\nOf {names} no run is on a split of the preset's."
+    tables = text.score_table(board, marked), text.count_tables(board)
+    return "\n\n".join([words, _NETWORKS, *tables])
 
 
 def _remarks(board: Board, marked: set[str]) -> str:

@@ -28,8 +28,9 @@ from reproduction.presets.times import TIMED, Time, comparable, mean_seconds
 _INK, _GRID, _BAND = "#24303d", "#e3e8ed", "#f1f4f7"
 _OURS, _LOSS = "#1f77b4", "#d1495b"
 _RIVALS = ("#d1495b", "#e0a03c", "#3d8f5f", "#8a97a5")
-_SECONDS = dict(
-    zip(TIMED, (_OURS, "#12406b", *_RIVALS), strict=True)  # trees have one colour
+_NETWORKS = ("#7b5ea7", "#b58bc9", "#5fb3b3")
+_SECONDS = dict(  # trees have one colour
+    zip(TIMED, (_OURS, "#12406b", *_RIVALS, *_NETWORKS), strict=True)
 )
 _TICKS = (0.2, 0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4, 5)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from reproduction.presets.boards import (
     DEFAULT_TREES,
+    NETWORKS,
     PRESETS,
     SETS,
     TABR_S,
@@ -18,7 +19,7 @@ from reproduction.presets.boards import (
 from reproduction.runs import Run, time_of_a_fit
 from tabr.bench.results import Result
 
-TIMED = (*PRESETS, *DEFAULT_TREES, TABR_S._replace(side="ours"))
+TIMED = (*PRESETS, *DEFAULT_TREES, TABR_S._replace(side="ours"), *NETWORKS)
 MOST = 0.8  # of the sets of a preset, to share its mean
 
 

@@ -61,6 +61,20 @@ def test_a_single_run_has_no_deviation_and_the_better_one_is_bold(
     assert "have kept these scores there on a common split: adult, churn," in text
 
 
+def test_networks_have_a_table_of_the_sets_that_they_ran_on(tmp_path: Path) -> None:
+    make(tmp_path)
+    page = tmp_path / "docs" / "presets.md"
+    nobody = page_of(tmp_path, page)
+    assert "Of `realmlp`, `tabm`, `modern-nca` no run is on a split" in nobody
+    add_runs(tmp_path, "california", "tabm-default", [0.41])
+    text = page_of(tmp_path, page)
+    before, after = text.split("beside other networks")
+    assert "TabM" not in before
+    table = after.split("## ")[0]
+    assert "| **0.3950 ± 0.0050** | 0.4100 (1 run) |" in table
+    assert "adult" not in table
+
+
 def test_the_page_shows_the_pictures_that_were_drawn(tmp_path: Path) -> None:
     make(tmp_path)
     page = tmp_path / "docs" / "presets.md"

@@ -125,13 +125,18 @@ def _records(path: Path, params: Record) -> list[Record]:
     if not path.is_file():
         return []
     before = json.loads(path.read_text("utf-8"))
-    if before["params"] != params:
+    if _of_models(before["params"]) != _of_models(params):
         raise DataError(
             f"a study has one set of parameters, however {path} has"
             f" {before['params']}, not {params}: choose another --results"
         )
     records: list[Record] = before["records"]
     return records
+
+
+def _of_models(params: Record) -> Record:
+    """Return what makes models others: records name their hardware themselves."""
+    return {name: value for name, value in params.items() if name != "device"}
 
 
 def _write(name: str, params: Record, records: Sequence[Record], path: Path) -> None:

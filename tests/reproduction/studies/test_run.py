@@ -152,6 +152,18 @@ def test_a_file_of_other_parameters_is_not_folded(tmp_path: Path) -> None:
     assert "a study has one set of parameters, however" in refused.output
 
 
+def test_records_of_another_device_are_folded(tmp_path: Path) -> None:
+    write_california(tmp_path, 330)
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert small_study(one, "knn", "--seeds", 1).exit_code == 0
+    assert small_study(other, "lightgbm", "--seeds", 1).exit_code == 0
+    file = other / "studies" / "small.json"
+    content = content_of(other, "small")
+    content["params"]["device"] = "cuda"
+    file.write_text(json.dumps(content), "utf-8")
+    assert "1 new records" in run("fold-study", "small", file, "--results", one).output
+
+
 def test_a_study_has_as_many_seeds_as_it_is_meant_to(tmp_path: Path) -> None:
     write_california(tmp_path, 330)
     assert small_study(tmp_path / "out", "knn").exit_code == 0

@@ -11,17 +11,17 @@ from tabr.bench.benchmark import Benchmark, run_benchmark
 from tabr.bench.ranks import read_results
 from tabr.bench.results import read_predictions
 from tabr.bench.runs import SeedCounts
-from tabr.bench.tasks.catalog import select
-from tabr.bench.tasks.selection import TaskSelection
-from tabr.bench.tasks.task import load
-from tabr.bench.trial_ensembles import ensemble_path, read_ensemble
-from tabr.bench.tuning import (
+from tabr.bench.searches import (
     Search,
     best_params_path,
     read_best,
     searches_of,
-    tune,
 )
+from tabr.bench.tasks.catalog import select
+from tabr.bench.tasks.selection import TaskSelection
+from tabr.bench.tasks.task import load
+from tabr.bench.trial_ensembles import ensemble_path, read_ensemble
+from tabr.bench.tuning import tune
 from tabr.bench.workers import Resources
 from tabr.errors import DataError, ParameterError
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tabr.bench.searches import Search, sqlite_storage
 from tabr.bench.tasks.selection import tasks_of_table
 from tabr.bench.tasks.task import UserTable
-from tabr.bench.tuning import Search, sqlite_storage
 
 from ..bench.tables import write_user_table
 from .test_bench import start, wait_for

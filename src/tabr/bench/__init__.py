@@ -2,6 +2,6 @@
 
 In come tasks (`tasks`), names of methods (`methods`) and hardware (`workers`). Out come
 a small file for each run (`results`), the standings of methods (`ranks`) and the best
-parameters of searches (`tuning`). `benchmark.run_benchmark` and `tuning.tune` do the
+parameters of searches (`searches`). `benchmark.run_benchmark` and `tuning.tune` do the
 work; the command line is `tabr bench` and `tabr tune`.
 """

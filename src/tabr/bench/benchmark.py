@@ -26,10 +26,10 @@ from tabr.bench.runs import (
     batches_of,
     runs_of,
 )
+from tabr.bench.searches import read_best
 from tabr.bench.tasks.selection import TaskSelection
 from tabr.bench.tasks.task import Task, check_files
 from tabr.bench.trial_ensembles import score_ensembles
-from tabr.bench.tuning import read_best
 from tabr.bench.workers import Failure, Resources, countdown, open_pool
 from tabr.errors import DataError
 

@@ -61,12 +61,12 @@ def tune(
     bench run --config retuned` scores the best trial, and `--config retuned-ensemble`
     the ensemble of `--ensemble`.
     """
-    from tabr.bench import search_text, trial_ensembles, tuning
+    from tabr.bench import search_text, searches, trial_ensembles, tuning
 
-    searches = tuning.searches_of(
+    chosen = searches.searches_of(
         selection.available_tasks(say),
         methods,
-        storage or tuning.sqlite_storage(out),
+        storage or searches.sqlite_storage(out),
         n_trials=trials,
         seed=seed,
         prunes=prune,
@@ -76,14 +76,14 @@ def tune(
     )
     with bench.resumable():
         n_open = tuning.tune(
-            searches, selection.folder, out, resources, budget_seconds=budget, log=say
+            chosen, selection.folder, out, resources, budget_seconds=budget, log=say
         )
     records, texts = [], []
-    for search in searches:
+    for search in chosen:
         about = out, search.task, search.method, search.scoring
-        path = tuning.best_params_path(*about)
+        path = searches.best_params_path(*about)
         if path.is_file():
-            best = tuning.read_best(*about)
+            best = searches.read_best(*about)
             place = {"task": search.task.label, "split": search.task.split}
             record = {**place, **best, "path": str(path), "ensemble": None}
             texts.append(f"{search_text.best_text(best, search.task)}\nkept in {path}")

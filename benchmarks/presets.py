@@ -1,6 +1,6 @@
 """Time whole fits of the presets on tables of the paper, in turns of one run.
 
-    python -m benchmarks.presets --data FOLDER --tables california,adult
+    python -m benchmarks.presets --data FOLDER --tables california,churn
 
 "paper" is TabR-S as published, which the others are set beside. Fits stop early, at
 other epochs for other presets, so seconds of an epoch are told, too. What is compiled
@@ -45,7 +45,7 @@ def turns(
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = timing.parser(__doc__, repeat=1)
     parser.add_argument("--data", help="folder of the tables (default: TABR_DATA)")
-    parser.add_argument("--tables", default="california", help="as in california,adult")
+    parser.add_argument("--tables", default="california", help="as in california,churn")
     parser.add_argument(
         "--presets", default=",".join(WHOLE), help=f"of {', '.join(PRESETS)}"
     )

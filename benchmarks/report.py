@@ -31,7 +31,7 @@ _COMMANDS = {  # what to run where a result is missing
     "memory": "memory",
     "train": "train --data FOLDER --device cuda",
     "covtype": "train --data FOLDER --device cuda --covtype",
-    "presets": "presets --data FOLDER --tables california,adult",
+    "presets": "presets --data FOLDER --tables california,churn",
     "serve": "serve",
     "durability": "durability",
 }

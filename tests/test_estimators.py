@@ -183,6 +183,7 @@ OPTIONS: list[dict[str, list[Any]]] = [
     {"context_size": [8, 16]},
     {"dropout": [0.0, 0.3]},
     {"context_dropout": [0.0, 0.3]},
+    {"column_dropout": [0.0, 0.3]},
     {"learning_rate": [0.005, 0.001]},
     {"weight_decay": [0.0, 0.5]},
     {"batch_size": [None, 64]},

@@ -24,7 +24,7 @@ from tabr.errors import DataError
 from tabr.tables.files import write_bytes
 
 # The preset's values that depend on rows or target have a parameter of another name.
-BATCHES, STOPPING = "batch_size", "scoring"
+BATCHES, COLUMNS_LEFT_OUT, STOPPING = "batch_size", "column_dropout", "scoring"
 _STOPPED_BY = "accuracy"  # in TabR-S
 Params = Mapping[str, Any]
 
@@ -40,7 +40,8 @@ def levers() -> dict[str, Params]:
         name: {name: value} for name, value in paper.items() if value != default[name]
     }
     out["weight_average"] = {"weight_average": 0.0}  # none: None is the preset's
-    return {NONE: {}, **out, BATCHES: {}, STOPPING: {}}
+    dropped = {COLUMNS_LEFT_OUT: {COLUMNS_LEFT_OUT: PRESETS["paper"].column_dropout(0)}}
+    return {NONE: {}, **out, **dropped, BATCHES: {}, STOPPING: {}}
 
 
 def run_levers(
@@ -84,6 +85,9 @@ def run_levers(
         parts = load(task, folder) if open_names else None
         for name in open_names:
             assert parts is not None
+            rate = PRESETS["default"].column_dropout(len(parts.train.y))
+            if name == COLUMNS_LEFT_OUT and rate == 0:
+                continue  # so many rows do without it in any case
             line = _line(task, parts, name, seeds, device, params or {})
             lines.append(line)
             text = pd.DataFrame(lines, columns=list(COLUMNS)).to_csv(index=False)

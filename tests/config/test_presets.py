@@ -32,6 +32,7 @@ def test_any_number_of_rows_has_its_values(preset) -> None:
         assert preset.n_members(n_rows) >= 1
         assert preset.batch_size(n_rows) >= preset.batch_size(1)
         assert 0 < preset.held_out_share(n_rows) < 1
+        assert 0 <= preset.column_dropout(n_rows) < 1
 
 
 def test_larger_tables_get_larger_batches() -> None:

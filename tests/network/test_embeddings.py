@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tabr.config import EmbeddingConfig
-from tabr.network.embeddings import InputVector, OneHot
+from tabr.network.embeddings import ColumnDropout, InputVector, OneHot
 from tabr.network.rows import Rows
 from tabr.tables.shape import DataShape
 
@@ -35,3 +35,39 @@ def test_numbers_stay_as_they_are_without_an_embedding() -> None:
     vector = InputVector(DataShape(2, 1, (2,), "regression", 0), None)(rows)
     assert torch.equal(vector[:, :2], rows.num)
     assert vector[:, 2:].tolist() == [[1, 1, 0]] * 4
+
+
+SHAPE = DataShape(3, 1, (2, 3), "regression", 0, sources=(0, 1, 0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("kind", [None, "pbld", "bins"])
+def test_a_column_is_dropped_with_all_that_is_made_of_it(kind: str | None) -> None:
+    config = None if kind is None else EmbeddingConfig(kind, width=4, n_frequencies=3)
+    dropout = ColumnDropout(SHAPE, config, 0.3)
+    each = 1 if kind is None else 4
+    places = [0] * each + [1] * each + [0] * each + [2] + [3] * 2 + [1] * 3
+    like = torch.zeros(5, InputVector(SHAPE, config).width, dtype=torch.float64)
+    draws = torch.stack([dropout(like) for _ in range(2000)])
+    assert draws.dtype == torch.float64
+    first = torch.tensor([places.index(column) for column in range(4)])
+    of_columns = draws[:, first]
+    assert torch.equal(draws, of_columns[:, places])
+    assert of_columns.unique().tolist() == pytest.approx([0, 1 / 0.7])
+    assert ((of_columns == 0).double().mean(0) - 0.3).abs().max() < 0.06
+    # Each by itself: all sixteen patterns come.
+    assert len(of_columns.unique(dim=0)) == 16
+
+
+def test_columns_are_dropped_in_training_only() -> None:
+    like = torch.zeros(5, 9)
+    assert ColumnDropout(SHAPE, None, 0.3)(like) is not None
+    assert ColumnDropout(SHAPE, None, 0.3).eval()(like) is None
+    assert ColumnDropout(SHAPE, None, 0.0)(like) is None
+
+
+def test_without_sources_each_column_is_one_of_its_own() -> None:
+    shape = DataShape(2, 1, (2,), "regression", 0)
+    assert ColumnDropout(shape, None, 0.1).source.tolist() == [0, 1, 2, 3, 3]
+    assert ColumnDropout(DataShape(0, 0, (), "regression", 0), None, 0.1)(
+        torch.zeros(5, 0)
+    ).shape == (0,)

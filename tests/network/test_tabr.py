@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tabr.config import STEPS, NetworkConfig
+from tabr.config import STEPS, EmbeddingConfig, NetworkConfig
 from tabr.network.rows import Rows
 from tabr.network.tabr import Context, TabR
 from tabr.tables.shape import DataShape
@@ -154,3 +154,67 @@ def test_neighbours_by_position_are_the_same_neighbours(
 @pytest.mark.parametrize("step", ["step-0", "step-1", "l2-k-v", "l2-qk-yv", "dp-k-yv"])
 def test_a_network_that_reads_more_of_neighbours_does_not_share(step: str) -> None:
     assert not make(retrieval=STEPS[step], encoder_blocks=1).can_share
+
+
+COLUMNS = {
+    **{name: {"retrieval": retrieval} for name, retrieval in STEPS.items()},
+    "scaled": {"scale_layer": True},
+    "width": {"width": 2, "scale_layer": True},  # inputs are wider than keys
+    "encoded": {"encoder_blocks": 1, "scale_layer": True},
+    "row": {"row_embedding": EmbeddingConfig("pbld", 3, 2)},
+    "both": {
+        "embedding": EmbeddingConfig("bins", 3),
+        "row_embedding": EmbeddingConfig("bins", 2),
+    },
+}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_step_without_a_column_is_one_whose_weights_it_does_not_have(
+    name: str, shared: bool
+) -> None:
+    """Slowly: factors of columns are multiplied into all weights that read them."""
+    values = {"dropout": 0.0, "context_dropout": 0.0, **COLUMNS[name]}
+    network, slow = make(**values, column_dropout=0.4), make(**values)
+    if shared and not network.can_share:
+        pytest.skip("this network reads more of neighbours than can be shared")
+    kept = torch.tensor([0.0, 2.0, 0.5], dtype=torch.float64)
+    each = network.input.width // 3
+    columns = kept.repeat_interleave(each)
+    with torch.no_grad():
+        slow.linear.weight *= columns
+        if slow.row_embedding is not None:
+            linear = slow.row_embedding[1]
+            linear.weight *= kept.repeat_interleave(linear.in_features // 3)
+    positions = torch.randint(7, (4, 5), generator=torch.Generator().manual_seed(2))
+    labels = torch.linspace(-1, 1, 20, dtype=torch.float64).view(4, 5)
+    results = []
+    for model, factors in ((network, columns), (slow, None)):
+        points = model.points(rows(7, seed=5), factors)
+        near = Context(points[positions], labels)
+        if shared:
+            near = Context(points, labels, positions=positions)
+        metric = model.metric()._replace(columns=factors)
+        output = model(rows(4), near, metric)
+        output.prediction.square().sum().backward()
+        grads = {key: p.grad for key, p in model.named_parameters()}
+        results.append((output, grads))
+    (fast, of_fast), (expected, of_slow) = results
+    for one, other in zip(fast, expected, strict=True):
+        torch.testing.assert_close(one, other)
+    assert fast.prediction.requires_grad
+    of_slow["linear.weight"] *= columns
+    if slow.row_embedding is not None:
+        width = linear.in_features // 3
+        of_slow["row_embedding.1.weight"] *= kept.repeat_interleave(width)
+    for key, grad in of_fast.items():
+        torch.testing.assert_close(grad, of_slow[key], msg=key)
+
+
+def test_training_alone_does_without_columns() -> None:
+    network = make(column_dropout=0.4)
+    drawn = [network.metric().columns for _ in range(20)]
+    assert any((columns == 0).any() for columns in drawn)
+    assert network.eval().metric().columns is None
+    assert make().metric().columns is None

@@ -17,6 +17,7 @@ from sklearn.preprocessing import QuantileTransformer
 from tabr.errors import DataError
 from tabr.tables.frame import readable, to_frame
 from tabr.tables.preprocessor import Arrays, Preprocessor
+from tabr.tables.targets import NumberTarget
 
 
 def plain(**options):
@@ -73,7 +74,32 @@ def every_kind(n, seed):
     return frame
 
 
+def as_vectors(arrays: Arrays):
+    return np.concatenate([arrays.num, arrays.bin, arrays.cat], axis=1)
+
+
 EVERY_KIND = {"texts": "numeric", "codes": "categorical", "member": "numeric"}
+
+
+@pytest.mark.parametrize("normalization", ["none", "both"])
+@pytest.mark.parametrize("dates", ["parts", "cycles"])
+def test_sources_name_the_column_that_each_encoded_column_comes_from(
+    normalization, dates
+):
+    frame = every_kind(200, 0)
+    prep = Preprocessor(normalization=normalization, dates=dates, kinds=EVERY_KIND)
+    prep.fit(frame)
+    before = as_vectors(prep.transform(frame))
+    sources = np.array(prep.shape(NumberTarget().fit(np.arange(200.0))).sources)
+    assert len(sources) == before.shape[1]
+    names = [name for name in frame if name not in prep.dropped]
+    for place, name in enumerate(names):
+        changed = frame.assign(**{name: frame[name].to_numpy()[::-1]})
+        changed[name] = changed[name].astype(frame[name].dtype)
+        after = as_vectors(prep.transform(changed))
+        has_moved = (before != after).any(0)
+        assert has_moved.any()
+        assert set(sources[has_moved]) == {place}
 
 
 # --- tables of any make

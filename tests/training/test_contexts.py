@@ -219,3 +219,43 @@ def test_a_row_may_find_fewer_than_m_of_a_share() -> None:
     assert context.found is not None and not context.found.all()
     output = contexts.network(rows, context).prediction
     assert torch.isfinite(output).all()
+
+
+@pytest.mark.parametrize("name", ["tabr-s", "step-1", "step-3"])
+def test_neighbours_are_found_by_all_columns(name: str) -> None:
+    """The search of a step is that of a network that does without none."""
+    rows, labels = table()
+    data, batch = TrainingRows(rows, labels), torch.arange(60)
+    contexts = Contexts(make(name, column_dropout=0.9), data, 4)
+    expected = Contexts(make(name), data, 4).of(batch)
+    n_without = 0
+    for _ in range(5):
+        snapshot = contexts.snapshot(len(batch))
+        found = contexts.context(contexts.neighbors(batch, snapshot), snapshot)
+        torch.testing.assert_close(found.labels, expected.labels)
+        assert snapshot.metric.columns is not None
+        n_without += int((snapshot.metric.columns == 0).any())
+    assert n_without == 5
+
+
+@pytest.mark.parametrize("b", [2, 60])
+def test_encoded_neighbours_are_without_a_column_as_their_row_is(b: int) -> None:
+    network = make("deep", column_dropout=0.5, dropout=0.0)
+    rows, labels = table()
+    contexts = Contexts(network, TrainingRows(rows, labels), 4)
+    batch = torch.arange(b)
+    n_without = 0
+    for _ in range(10):
+        snapshot = contexts.snapshot(b)
+        columns = snapshot.metric.columns
+        near = contexts.neighbors(batch, snapshot)
+        found = contexts.context(near, snapshot)
+        points = found.points
+        if found.positions is not None:
+            points = points[found.positions]
+        expected = network.points(rows.take(near.position), columns)
+        torch.testing.assert_close(points, expected)
+        n_without += int(
+            not torch.equal(points, network.points(rows.take(near.position)))
+        )
+    assert n_without > 5

@@ -148,6 +148,28 @@ def test_members_drop_other_numbers_but_as_many() -> None:
     assert 0.8 < float(values.std() / alone.std()) < 1.25
 
 
+@pytest.mark.parametrize("name", ["tabr-s", "scaled", "deep"])
+def test_members_do_without_other_columns(name: str) -> None:
+    chosen = {**CONFIGS.get(name, {}), "column_dropout": 0.4}
+    members = networks("regression", 3, **chosen)
+    rows, labels = table("regression")
+    data = TrainingRows(rows, labels)
+    losses = [BatchLoss(Contexts(n, data, 9), "regression") for n in members]
+    for network in members[1:]:
+        network.load_state_dict(members[0].state_dict())
+    as_one = StackedLosses(losses, [Lane(CPU) for _ in members])
+    batches = torch.arange(60).expand(3, 60)
+    values = torch.stack([as_one.gradients(batches) for _ in range(200)])
+    # Five columns can be kept and dropped in 32 ways, and equal ones give equal losses.
+    patterns = values.round(decimals=4).unique()
+    assert 12 < len(patterns) <= 32
+    alone = torch.stack([losses[0](batches[0]).detach() for _ in range(600)])
+    assert len(torch.cat([patterns, alone.round(decimals=4)]).unique()) <= 33
+    assert (values[:, 0] != values[:, 1]).double().mean() > 0.5
+    spread = float(alone.std()) / 600**0.5
+    assert abs(float(values.mean() - alone.mean())) < 6 * spread
+
+
 @pytest.mark.parametrize("name", ["deep", "embedded"])
 def test_members_draw_where_all_candidates_are_encoded_for_the_search(
     name: str,
@@ -214,6 +236,7 @@ def test_on_a_gpu_each_draws_what_it_would_draw_alone(name: str, width: int) -> 
     rows = Rows(num, num[:, :0], num[:, :0].long())
     labels = num[:, 0] * 2 + num[:, 1].sin()
     rates = {"dropout": 0.3, "context_dropout": 0.2, "block_dropout": 0.1}
+    rates["column_dropout"] = 0.2
     config = NetworkConfig(width=40, **rates, **CONFIGS[name])
     batches = torch.randint(600, (3, 70), generator=generator).to(device)
 

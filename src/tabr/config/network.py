@@ -133,6 +133,8 @@ class NetworkConfig:
         dropout: Dropout inside blocks and T.
         block_dropout: Second dropout, at the end of a block.
         context_dropout: Dropout of the weights of neighbours.
+        column_dropout: Rate at which a training step does without a column of the
+            table, for all of its rows and their neighbours alike.
         embedding: How numbers are embedded; None leaves them as they are.
         retrieval: The point of the design space.
         scale_layer: Multiply each input by a number that is learned fast.
@@ -149,6 +151,7 @@ class NetworkConfig:
     dropout: float = 0.38852797479169876
     block_dropout: float = 0.0
     context_dropout: float = 0.38920071545944357
+    column_dropout: float = 0.0
     embedding: EmbeddingConfig | None = None
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     scale_layer: bool = False
@@ -166,6 +169,7 @@ class NetworkConfig:
             dropout=self.dropout,
             block_dropout=self.block_dropout,
             context_dropout=self.context_dropout,
+            column_dropout=self.column_dropout,
         )
 
     @property

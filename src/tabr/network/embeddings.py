@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tabr.config import EmbeddingConfig
+from tabr.device.random import dropout
 from tabr.network.rows import Rows
 from tabr.tables.shape import DataShape
 
@@ -118,6 +119,40 @@ class OneHot(nn.Module):
     def forward(self, cat: Tensor) -> Tensor:
         """Return whether each code is each level of its column."""
         return cat[..., self.column] == self.level
+
+
+class ColumnDropout(nn.Module):
+    """Draws the columns of the table that a training step does without.
+
+    All rows of a step do without the same ones, so that distances stay comparable.
+    """
+
+    source: Tensor
+
+    def __init__(
+        self, shape: DataShape, embedding: EmbeddingConfig | None, rate: float
+    ) -> None:
+        """Remember for each number of the input vector which column it comes from."""
+        super().__init__()
+        self.rate = rate
+        n_other = shape.n_bin + len(shape.cardinalities)
+        own = range(shape.n_num + n_other)
+        sources = torch.tensor(shape.sources or [*own], dtype=torch.int64)
+        each = 1 if embedding is None else embedding_width(embedding)
+        widths = [each] * shape.n_num + [1] * shape.n_bin + [*shape.cardinalities]
+        source = sources.repeat_interleave(torch.tensor(widths, dtype=torch.int64))
+        self.register_buffer("source", source, persistent=False)
+        self.n_columns = 1 + int(sources.max()) if len(sources) else 0
+
+    def forward(self, weight: Tensor) -> Tensor | None:
+        """Return factors (d_in,) of the input vector; None keeps it as it is.
+
+        The first layer's weight (d, d_in) is there for its type and member axis.
+        """
+        if not self.training or self.rate == 0.0:
+            return None
+        ones = torch.ones_like(weight.detach()[0, : self.n_columns])
+        return dropout(ones, self.rate)[self.source]
 
 
 class PBLD(nn.Module):

@@ -23,18 +23,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabr.config import NetworkConfig, Task
+from tabr.config import NetworkConfig
 from tabr.device.member_axis import n_members
 from tabr.device.random import Dropout
 from tabr.network.embeddings import (
+    ColumnDropout,
     InputVector,
     embedding_width,
     input_width,
     is_fixed,
     make_embedding,
 )
-from tabr.network.hidden_sum import hidden_sum, shared_hidden_sum
 from tabr.network.labels import make_label_value
+from tabr.network.layers import Block, Difference, Heads, mean_output
 from tabr.network.rows import Rows, take
 from tabr.tables.shape import DataShape
 
@@ -76,11 +77,22 @@ class Metric(NamedTuple):
         key: (d, p), from points to keys, biases left out.
         gram: (p, p), `key.T @ key`: squared distances are its quadratic form.
         hidden: (h, p), from points to the hidden layer of T, or None.
+        columns: Factors (d_in,) of the input vector, zero for what a training step does
+            without; None is all ones. Neighbours are found by all columns.
     """
 
     key: Tensor
     gram: Tensor
     hidden: Tensor | None
+    columns: Tensor | None = None
+
+    def of_columns(self) -> Metric:
+        """Return what compares input vectors by the columns that are left."""
+        if self.columns is None:
+            return self
+        gram = self.columns[:, None] * self.gram * self.columns
+        hidden = None if self.hidden is None else self.hidden * self.columns
+        return Metric(self.key * self.columns, gram, hidden, self.columns)
 
 
 class Output(NamedTuple):
@@ -104,110 +116,6 @@ def _product(x: Tensor, matrix: Tensor) -> Tensor:
     return parts.reshape(*x.shape[:2], matrix.shape[1])
 
 
-class Block(nn.Module):
-    """x + Dropout2(Linear(Dropout(ReLU(Linear(LayerNorm(x)))))).
-
-    Shape: (..., d) -> (..., d).
-    """
-
-    def __init__(self, config: NetworkConfig, normalized: bool) -> None:
-        """Leave out the LayerNorm where `normalized` is False."""
-        super().__init__()
-        d, hidden = config.width, config.hidden
-        self.norm = nn.LayerNorm(d) if normalized else nn.Identity()
-        self.first = nn.Linear(d, hidden)
-        self.dropout = Dropout(config.dropout)
-        self.second = nn.Linear(hidden, d)
-        self.block_dropout = Dropout(config.block_dropout)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Add to x what the block makes of it."""
-        hidden = self.dropout(self.first(self.norm(x)).relu())
-        out: Tensor = x + self.block_dropout(self.second(hidden))
-        return out
-
-
-class Difference(nn.Module):
-    """T(k - k_i), summed over neighbours before its last layer."""
-
-    def __init__(self, config: NetworkConfig) -> None:
-        """Make both layers as torch does by default; the last has no bias."""
-        super().__init__()
-        self.first = nn.Linear(config.width, config.hidden)
-        self.second = nn.Linear(config.hidden, config.width, bias=False)
-        self.rate = config.dropout
-
-    def forward(self, difference: Tensor, weight: Tensor, weights: Tensor) -> Tensor:
-        """Differences (b, m, p) of points, weight (h, p) -> sum_i w_i T_i, (b, d).
-
-        The hidden layer is computed in the precision of `weight`.
-        """
-        hidden = hidden_sum(
-            difference.to(weight.dtype),
-            weights.to(weight.dtype),
-            weight,
-            self.first.bias.to(weight.dtype),
-            self.rate if self.training else 0.0,
-        )
-        out: Tensor = self.second(hidden.to(difference.dtype))
-        return out
-
-    def shared(
-        self, point: Tensor, context: Context, weight: Tensor, weights: Tensor
-    ) -> Tensor:
-        """Return the same for points (b, p) and neighbours by position."""
-        assert context.positions is not None
-        hidden = shared_hidden_sum(
-            point @ weight.T + self.first.bias,
-            context.points @ weight.T,
-            context.positions,
-            weights,
-            self.rate if self.training else 0.0,
-        )
-        out: Tensor = self.second(hidden)
-        return out
-
-
-class Heads(nn.Module):
-    """Predictors that share all but signs (k, d) and a last layer each."""
-
-    def __init__(self, k: int, d: int, n_outputs: int) -> None:
-        """Draw signs, and last layers as torch draws linear ones."""
-        super().__init__()
-        self.signs = nn.Parameter(torch.empty(k, d))
-        self.weight = nn.Parameter(torch.empty(k, d, n_outputs))
-        self.bias = nn.Parameter(torch.empty(k, n_outputs))
-        for parameter in (self.weight, self.bias):
-            nn.init.uniform_(parameter, -(d**-0.5), d**-0.5)
-        nn.init.uniform_(self.signs, -1, 1)
-        with torch.no_grad():
-            self.signs.sign_()
-
-    spared_from_decay = False
-
-    def split(self, x: Tensor) -> Tensor:
-        """Return x (b, d) as each head sees it, (b, k, d)."""
-        return x[:, None] * self.signs
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the outputs of heads: (b, k, d) -> (b, k, outputs)."""
-        out = (x[:, :, None] @ self.weight).squeeze(2)
-        return out + self.bias
-
-
-def mean_output(outputs: Tensor, task: Task) -> Tensor:
-    """Return outputs whose prediction is the mean of the heads' predictions.
-
-    Shape: (b, k, outputs) -> (b, outputs). Of classes it is the mean of probabilities.
-    """
-    if task == "regression":
-        return outputs.mean(1)
-    if task == "binary":
-        yes, no = F.logsigmoid(outputs), F.logsigmoid(-outputs)
-        return yes.logsumexp(1) - no.logsumexp(1)
-    return outputs.log_softmax(2).logsumexp(1)
-
-
 class TabR(nn.Module):
     """The whole network, at any point of the paper's design space."""
 
@@ -217,6 +125,9 @@ class TabR(nn.Module):
         self.config = config
         d, r = config.width, config.retrieval
         self.input = InputVector(shape, config.embedding)
+        self.column_dropout = ColumnDropout(
+            shape, config.embedding, config.column_dropout
+        )
         self.linear = nn.Linear(self.input.width, d)
         self.input_scale: nn.Parameter | None = None
         if config.scale_layer:
@@ -272,47 +183,67 @@ class TabR(nn.Module):
 
     # --- rows -> points -------------------------------------------------------
 
-    def _input_weight(self) -> Tensor:
+    def _input_weight(self, columns: Tensor | None = None) -> Tensor:
         """Return the first layer's weight (d, d_in), inputs scaled."""
-        if self.input_scale is None:
-            return self.linear.weight
-        return self.linear.weight * (_SCALE_SPEED * self.input_scale)
+        weight = self.linear.weight
+        if self.input_scale is not None:
+            weight = weight * (_SCALE_SPEED * self.input_scale)
+        return weight if columns is None else weight * columns
 
-    def _encode(self, u: Tensor) -> Tensor:
+    def _encode(self, u: Tensor, columns: Tensor | None) -> Tensor:
         """Input vectors (..., d_in) -> x~ (..., d)."""
-        x = F.linear(u, self._input_weight(), self.linear.bias)
+        x = F.linear(u, self._input_weight(columns), self.linear.bias)
         for block in self.encoder:
             x = block(x)
         return x
 
-    def points(self, rows: Rows) -> Tensor:
-        """Return what rows (...) are remembered by, (..., p)."""
+    def points(self, rows: Rows, columns: Tensor | None = None) -> Tensor:
+        """Return what rows (...) are remembered by, (..., p).
+
+        Encoded ones follow the metric's `columns`; input vectors do in the metric.
+        """
         u: Tensor = self.input(rows)
         if self.points_are_inputs:
             return u
-        out: Tensor = self.norm(self._encode(u))
+        out: Tensor = self.norm(self._encode(u, columns))
         return out
 
-    def _represent(self, points: Tensor) -> Tensor:
+    def _represent(self, points: Tensor, columns: Tensor | None = None) -> Tensor:
         """Points -> what W_K, W_Q and W_V read, (..., d)."""
         if not self.points_are_inputs:
             return points
-        return F.linear(points, self._input_weight(), self.linear.bias)
+        return F.linear(points, self._input_weight(columns), self.linear.bias)
+
+    def _embed_row(self, num: Tensor, columns: Tensor | None) -> Tensor:
+        """Numbers (b, n_num) of rows -> what the predictor gets besides, (b, d)."""
+        assert self.row_embedding is not None
+        embedding, linear = self.row_embedding
+        embedded = embedding(num)
+        if columns is not None:
+            n_num, each = num.shape[-1], embedding_width(self.config.embedding)
+            of_numbers = columns[: n_num * each : each, None]
+            embedded = (embedded.unflatten(-1, (n_num, -1)) * of_numbers).flatten(-2)
+        out: Tensor = linear(embedded)
+        return out
 
     def metric(self) -> Metric:
-        """Multiply out what reads points; it holds until the parameters change."""
+        """Multiply out what reads points; it holds until the parameters change.
+
+        In training it also draws the columns that a step does without.
+        """
         key = self.to_key.weight
         if self.points_are_inputs:
             key = key @ self._input_weight()
         hidden = None
         if self.difference_value is not None:
             hidden = self.difference_value.first.weight @ key
-        return Metric(key, key.T @ key, hidden)
+        columns = self.column_dropout(self.linear.weight)
+        return Metric(key, key.T @ key, hidden, columns)
 
-    def _query(self, points: Tensor) -> Tensor:
+    def _query(self, points: Tensor, columns: Tensor | None = None) -> Tensor:
         """Points (b, p) -> queries (b, d)."""
         to_query = self.to_key if self.to_query is None else self.to_query
-        out: Tensor = to_query(self._represent(points))
+        out: Tensor = to_query(self._represent(points, columns))
         return out
 
     # --- points -> who is near: queries and candidates as one inner product ---
@@ -343,14 +274,30 @@ class TabR(nn.Module):
         self, point: Tensor, points: Tensor, difference: Tensor, metric: Metric
     ) -> Tensor:
         """Point (b, p), neighbours' points and differences (b, m, p) -> (b, m)."""
+        columns = metric.columns
         if self.is_dot:  # without <q, bias of keys>, which softmax forgets
-            return (points @ (self._query(point) @ metric.key)[:, :, None]).squeeze(-1)
+            query = self._query(point, columns)
+            return (points @ (query @ metric.key)[:, :, None]).squeeze(-1)
         if self.to_query is not None:
-            key: Tensor = self.to_key(self._represent(points))
-            return -(self._query(point)[:, None] - key).square().sum(-1)
+            key: Tensor = self.to_key(self._represent(points, columns))
+            return -(self._query(point, columns)[:, None] - key).square().sum(-1)
         if len(metric.key) < len(metric.gram):  # keys are narrower than points
             return -_product(difference, metric.key.T).square().sum(-1)
         return -(_product(difference, metric.gram) * difference).sum(-1)
+
+    def _mean_value(
+        self,
+        value: nn.Linear,
+        points: Tensor,
+        weights: Tensor,
+        columns: Tensor | None,
+    ) -> Tensor:
+        """Points (b, m, p), weights (b, m) -> sums of W_V's rows, (b, d)."""
+        mean = (weights[:, None] @ points).squeeze(1)  # (b, p)
+        total = weights.sum(-1, keepdim=True)
+        if self.points_are_inputs:
+            mean = mean @ self._input_weight(columns).T + total * self.linear.bias
+        return mean @ value.weight.T + total * value.bias
 
     def forward(
         self, rows: Rows, context: Context, metric: Metric | None = None
@@ -361,11 +308,14 @@ class TabR(nn.Module):
         present `metric()` may be given by a caller who has it already.
         """
         metric = self.metric() if metric is None else metric
+        columns = metric.columns
+        if self.points_are_inputs:
+            metric = metric.of_columns()
         u: Tensor = self.input(rows)
-        x = self._encode(u)
+        x = self._encode(u, columns)
         point = u if self.points_are_inputs else self.norm(x)
         if self.row_embedding is not None:
-            x = x + self.row_embedding(rows.num)
+            x = x + self._embed_row(rows.num, columns)
         points, found = context.points, context.found
         first = 0  # place of the neighbours
         if context.positions is not None and len(metric.key) <= len(metric.gram):
@@ -392,11 +342,7 @@ class TabR(nn.Module):
         dropped = self.context_dropout(weights)
 
         if self.row_value is not None:
-            mean = (dropped[:, None] @ points).squeeze(1)  # (b, p)
-            total = dropped.sum(-1, keepdim=True)
-            if self.points_are_inputs:
-                mean = mean @ self._input_weight().T + total * self.linear.bias
-            x = x + mean @ self.row_value.weight.T + total * self.row_value.bias
+            x = x + self._mean_value(self.row_value, points, dropped, columns)
         if self.label_value is not None:
             x = x + self.label_value(context.labels, dropped[:, first:])
         if self.unknown_label is not None:
@@ -404,7 +350,7 @@ class TabR(nn.Module):
         if self.difference_value is not None and metric.hidden is not None:
             if context.positions is not None:
                 x = x + self.difference_value.shared(
-                    point, context, metric.hidden, dropped
+                    point, context.points, context.positions, metric.hidden, dropped
                 )
             else:
                 x = x + self.difference_value(difference, metric.hidden, dropped)

@@ -298,7 +298,15 @@ class Preprocessor:
     def shape(self, target: Target) -> DataShape:
         """Return what a network for these columns and this target must know."""
         columns = self.n_num, self.n_bin, self.cardinalities
-        return DataShape(*columns, target.task, target.n_classes)
+        return DataShape(*columns, target.task, target.n_classes, self._sources())
+
+    def _sources(self) -> tuple[int, ...]:
+        """Return the number of the column that each encoded column comes from."""
+        widths = np.array([widths_of(column) for column in self._columns]).T
+        numbers = np.arange(len(self._columns))
+        num, *others = (numbers.repeat(width) for width in widths)
+        parts = [num] * len(self._normalizers) + others
+        return tuple(np.concatenate(parts).tolist())
 
     def transform(self, frame: pd.DataFrame, *, caller: str = "Preprocessor") -> Arrays:
         """Return the rows as arrays; `caller` is the name to use in messages."""

@@ -17,6 +17,8 @@ class DataShape:
         cardinalities: Levels of each categorical column; a code of -1 has none.
         task: Which loss.
         n_classes: Classes, or 0 for numbers.
+        sources: The column of the table that each of these columns comes from, by
+            number, in the order of a row's vector; empty: each is one of its own.
     """
 
     n_num: int
@@ -24,6 +26,7 @@ class DataShape:
     cardinalities: tuple[int, ...]
     task: Task
     n_classes: int
+    sources: tuple[int, ...] = ()
 
     @property
     def n_outputs(self) -> int:

@@ -100,11 +100,13 @@ class Contexts:
 
     def snapshot(self, b: int) -> Snapshot:
         """Return what a batch of b rows reads of the network as it is."""
+        metric = self.network.metric()
         points: Tensor | None = None
         if self.fixed is None and self.rows.n_rows <= b * self.m:
             # All candidates cost no more than all neighbours of the batch.
-            points = self.network.points(self.rows.to(self.labels.device))
-        return Snapshot(self.network.metric(), points)
+            rows = self.rows.to(self.labels.device)
+            points = self.network.points(rows, metric.columns)
+        return Snapshot(metric, points)
 
     def neighbors(self, batch: Tensor, snapshot: Snapshot) -> Neighbors:
         """Return the neighbours of the rows at batch (b,)."""
@@ -123,7 +125,8 @@ class Contexts:
         position, found = near
         labels, mask = self.labels[position], None if self.complete else found
         if points is None:
-            return Context(self._encode(position), labels, mask)
+            encoded = self._encode(position, snapshot.metric.columns)
+            return Context(encoded, labels, mask)
         n, p = points.shape
         n_pairs, device = position.numel(), position.device
         if self.network.can_share and sharing_pays(n, n_pairs, p, device):
@@ -195,13 +198,13 @@ class Contexts:
             return near
         return Neighbors(self.part[near.position], near.found)
 
-    def _encode(self, index: Tensor) -> Tensor:
+    def _encode(self, index: Tensor, columns: Tensor | None) -> Tensor:
         """Return differentiable points (b, m, p) of the rows at index (b, m)."""
         # `unique` would wait for the device, and members differ in its length.
         if index.device.type != "cpu" or n_members():
-            return self.network.points(self.rows.take(index))
+            return self.network.points(self.rows.take(index), columns)
         distinct, inverse = index.unique(return_inverse=True)
-        return self.network.points(self.rows.take(distinct))[inverse]
+        return self.network.points(self.rows.take(distinct), columns)[inverse]
 
 
 class ContextChange:

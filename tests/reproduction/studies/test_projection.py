@@ -23,8 +23,9 @@ from tabr.bench.methods.tabr import TabRMethod
 from tabr.bench.tasks.catalog import select
 from tabr.bench.tasks.task import SplitTable, load
 from tabr.network.labels import NumberLabel
+from tabr.network.layers import Difference
 from tabr.network.rows import Rows
-from tabr.network.tabr import Difference, TabR
+from tabr.network.tabr import TabR
 from tests.bench.tables import TINY, write_diamond
 
 (DIAMOND,) = select(["diamond"])

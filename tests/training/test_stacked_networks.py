@@ -130,8 +130,9 @@ def test_a_stack_follows_its_networks_and_changes_none(
                 parameter.add_(1)
 
 
-def test_members_drop_other_numbers_but_as_many() -> None:
-    members = networks("regression", 3, dropout=0.4)
+def equal_members(**values: object) -> tuple[Tensor, Tensor]:
+    """Losses of one batch: (200, 3) of three equal members as one, (600,) of one."""
+    members = networks("regression", 3, **values)
     rows, labels = table("regression")
     data = TrainingRows(rows, labels)
     losses = [BatchLoss(Contexts(n, data, 9), "regression") for n in members]
@@ -139,10 +140,15 @@ def test_members_drop_other_numbers_but_as_many() -> None:
         network.load_state_dict(members[0].state_dict())
     as_one = StackedLosses(losses, [Lane(CPU) for _ in members])
     batches = torch.arange(60).expand(3, 60)
-    values = torch.stack([as_one.gradients(batches) for _ in range(200)])
+    joint = torch.stack([as_one.gradients(batches) for _ in range(200)])
+    alone = torch.stack([losses[0](batches[0]).detach() for _ in range(600)])
+    return joint, alone
+
+
+def test_members_drop_other_numbers_but_as_many() -> None:
+    values, alone = equal_members(dropout=0.4)
     # Draws of their own: few of 600 float32 can be equal by chance, shared draws 400.
     assert len(values.unique()) > 590
-    alone = torch.stack([losses[0](batches[0]).detach() for _ in range(600)])
     spread = float(alone.std()) / 600**0.5
     assert abs(float(values.mean() - alone.mean())) < 5 * spread
     assert 0.8 < float(values.std() / alone.std()) < 1.25
@@ -150,20 +156,10 @@ def test_members_drop_other_numbers_but_as_many() -> None:
 
 @pytest.mark.parametrize("name", ["tabr-s", "scaled", "deep"])
 def test_members_do_without_other_columns(name: str) -> None:
-    chosen = {**CONFIGS.get(name, {}), "column_dropout": 0.4}
-    members = networks("regression", 3, **chosen)
-    rows, labels = table("regression")
-    data = TrainingRows(rows, labels)
-    losses = [BatchLoss(Contexts(n, data, 9), "regression") for n in members]
-    for network in members[1:]:
-        network.load_state_dict(members[0].state_dict())
-    as_one = StackedLosses(losses, [Lane(CPU) for _ in members])
-    batches = torch.arange(60).expand(3, 60)
-    values = torch.stack([as_one.gradients(batches) for _ in range(200)])
+    values, alone = equal_members(column_dropout=0.4, **CONFIGS.get(name, {}))
     # Five columns can be kept and dropped in 32 ways, and equal ones give equal losses.
     patterns = values.round(decimals=4).unique()
     assert 12 < len(patterns) <= 32
-    alone = torch.stack([losses[0](batches[0]).detach() for _ in range(600)])
     assert len(torch.cat([patterns, alone.round(decimals=4)]).unique()) <= 33
     assert (values[:, 0] != values[:, 1]).double().mean() > 0.5
     spread = float(alone.std()) / 600**0.5

@@ -221,6 +221,15 @@ def test_no_option_is_ignored(options: dict[str, list[Any]]) -> None:
         assert not np.array_equal(one, other)
 
 
+def test_few_rows_of_classes_are_learned_without_some_columns() -> None:
+    X, y = load_diabetes(return_X_y=True)
+    rates = []
+    for estimator, labels in ((TabRClassifier, y > 150), (TabRRegressor, y)):
+        model = estimator(n_members=1, max_epochs=1, width=8).fit(X, labels)
+        rates.append(model.members_[0].network.config.column_dropout)
+    assert rates == [0.2, 0.0]
+
+
 def test_each_point_of_the_design_space_is_another_model() -> None:
     X, y = load_iris(return_X_y=True)
     predictions = []

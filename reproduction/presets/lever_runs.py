@@ -40,7 +40,7 @@ def levers() -> dict[str, Params]:
         name: {name: value} for name, value in paper.items() if value != default[name]
     }
     out["weight_average"] = {"weight_average": 0.0}  # none: None is the preset's
-    dropped = {COLUMNS_LEFT_OUT: {COLUMNS_LEFT_OUT: PRESETS["paper"].column_dropout(0)}}
+    dropped = {COLUMNS_LEFT_OUT: {COLUMNS_LEFT_OUT: 0.0}}
     return {NONE: {}, **out, **dropped, BATCHES: {}, STOPPING: {}}
 
 
@@ -85,9 +85,10 @@ def run_levers(
         parts = load(task, folder) if open_names else None
         for name in open_names:
             assert parts is not None
-            rate = PRESETS["default"].column_dropout(len(parts.train.y))
+            n_rows, of_classes = len(parts.train.y), task.kind != "regression"
+            rate = PRESETS["default"].column_dropout(n_rows, of_classes=of_classes)
             if name == COLUMNS_LEFT_OUT and rate == 0:
-                continue  # so many rows do without it in any case
+                continue  # it is no lever here
             line = _line(task, parts, name, seeds, device, params or {})
             lines.append(line)
             text = pd.DataFrame(lines, columns=list(COLUMNS)).to_csv(index=False)

@@ -187,8 +187,10 @@ class Parameters(BaseEstimator):
         return Recipe(network, training, value("context_size"), name)
 
     def _column_dropout(self, n_rows: int) -> float:
-        given = self.column_dropout
-        return self._preset.column_dropout(n_rows) if given is None else given
+        if self.column_dropout is not None:
+            return self.column_dropout
+        of_classes = self._target is ClassTarget
+        return self._preset.column_dropout(n_rows, of_classes=of_classes)
 
     def _value(self, name: str, recipe: str | None = None) -> Any:
         """Return a parameter as it was given, else as the recipe or preset has it."""
@@ -315,8 +317,9 @@ For each row the model retrieves the most similar training rows under a metric t
         dropout: Dropout inside blocks.
         context_dropout: Dropout of the weights of neighbours.
         column_dropout: Rate at which a training step does without a column of the
-            table, for all of its rows and their neighbours alike; None is 0.2, from
-            1,000 training rows on 0.1 and from 5,000 on 0 ("paper": 0).
+            table, for all of its rows and their neighbours alike; None is 0 for
+            numbers, and for classes 0.2, from 1,000 training rows on 0.1 and from 5,000
+            on 0 ("paper": 0).
         learning_rate: Step size of AdamW.
         weight_decay: Weight decay of AdamW.
         betas: Adam's coefficients of running means.

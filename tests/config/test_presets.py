@@ -32,7 +32,8 @@ def test_any_number_of_rows_has_its_values(preset) -> None:
         assert preset.n_members(n_rows) >= 1
         assert preset.batch_size(n_rows) >= preset.batch_size(1)
         assert 0 < preset.held_out_share(n_rows) < 1
-        assert 0 <= preset.column_dropout(n_rows) < 1
+        for of_classes in (False, True):
+            assert 0 <= preset.column_dropout(n_rows, of_classes=of_classes) < 1
 
 
 def test_larger_tables_get_larger_batches() -> None:

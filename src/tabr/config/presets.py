@@ -23,7 +23,8 @@ class Preset:
         member_counts: Members of each recipe.
         batch_sizes: Rows of a step, by the number of training rows.
         held_out_shares: Shares of rows to stop early by.
-        column_dropouts: Rates at which steps do without a column, by the same.
+        class_column_dropouts: Rates at which steps do without a column where classes
+            are predicted, by the number of training rows.
         class_scoring: What early stopping looks at for classes; None is accuracy.
         dates: How dates are read, as `Preprocessor` says.
         trends: Whether numbers that run ahead with time are read, by the same.
@@ -39,7 +40,7 @@ class Preset:
     member_counts: BySize[int]
     batch_sizes: BySize[int]
     held_out_shares: BySize[float]
-    column_dropouts: BySize[float]
+    class_column_dropouts: BySize[float]
     class_scoring: str | None = None
     dates: Literal["parts", "cycles"] = "parts"
     trends: Literal["all", "within"] = "all"
@@ -81,13 +82,16 @@ class Preset:
         """
         return _at(self.held_out_shares, n_rows)
 
-    def column_dropout(self, n_rows: int) -> float:
+    def column_dropout(self, n_rows: int, *, of_classes: bool) -> float:
         """Return the rate at which a step does without a column, for so many rows.
 
-        >>> PRESETS["paper"].column_dropout(500), PRESETS["default"].column_dropout(500)
-        (0.0, 0.2)
+        >>> [
+        ...     PRESETS["default"].column_dropout(500, of_classes=c)
+        ...     for c in (True, False)
+        ... ]
+        [0.2, 0.0]
         """
-        return _at(self.column_dropouts, n_rows)
+        return _at(self.class_column_dropouts, n_rows) if of_classes else 0.0
 
 
 def _at(values: BySize[T], n_rows: int) -> T:
@@ -123,7 +127,7 @@ _PAPER = Preset(
     member_counts={0: 1},
     batch_sizes={0: 256, 30_000: 512, 200_000: 1024},
     held_out_shares={0: 0.2},
-    column_dropouts={0: NetworkConfig.column_dropout},
+    class_column_dropouts={0: NetworkConfig.column_dropout},
 )
 
 # One network: what costs next to nothing beside TabR-S and helps most.
@@ -151,8 +155,8 @@ _DEFAULT = Preset(
     },
     # Some 300 rows tell when to stop; what more is held out is missed.
     held_out_shares={0: 0.2, 1_500: 0.15, 3_000: 0.1},
-    # Where rows are few, no column is to be relied on alone; many need no such help.
-    column_dropouts={0: 0.2, 1_000: 0.1, 5_000: 0.0},
+    # Of few rows no column is to be relied on alone, unless it gives numbers away.
+    class_column_dropouts={0: 0.2, 1_000: 0.1, 5_000: 0.0},
     class_scoring="neg_log_loss",
     dates="cycles",
     trends="within",

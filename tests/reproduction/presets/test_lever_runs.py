@@ -32,7 +32,7 @@ def test_a_lever_is_what_the_default_has_and_the_paper_has_not():
     paper, default = (
         {
             **PRESETS[name].parameters,
-            "column_dropout": PRESETS[name].column_dropout(10_000),
+            "column_dropout": PRESETS[name].column_dropout(500, of_classes=True),
         }
         for name in ("paper", "default")
     )

@@ -172,7 +172,7 @@ def test_probabilities_of_a_network_alone_are_tempered_by_rows_it_held_out() -> 
     flags = (y > 0) ^ (np.random.RandomState(0).rand(400) < 0.3)
     held_out = X[300:], flags[300:]
     options = {**FAST, "preset": "default", "n_members": 1, "max_epochs": 40}
-    options |= {"dropout": 0.0, "learning_rate": 0.01}
+    options |= {"dropout": 0.0, "column_dropout": 0.0, "learning_rate": 0.01}
     # The last epoch is the best to this score: probabilities become far too sure.
     options["scoring"] = lambda model, X, y: time.perf_counter()
     model = TabRClassifier(**options).fit(X[:300], flags[:300], eval_set=held_out)

@@ -63,20 +63,25 @@ def test_seeds_that_are_fitted_as_one_follow_the_scoring_too():
 
 
 def test_networks_that_are_fitted_as_one_are_tempered_each_by_itself():
-    # The last epoch is the best to this score: probabilities become far too sure.
+    # The last epoch is the best to this score, and every third label is that of
+    # another row: probabilities are far too sure.
     params = {"scoring": lambda model, X, y: time.perf_counter()}
-    params |= {**SMALL["tabr-d"], "max_epochs": 45, "learning_rate": 0.01}
-    params |= dict.fromkeys(("dropout", "context_dropout", "column_dropout"), 0.0)
+    params |= {**SMALL["tabr-d"], "max_epochs": 30, "learning_rate": 0.01}
     entry, data = METHODS["tabr-d"], parts("classes")
+    y = data.val.y.copy()
+    y[::3] = np.roll(y[::3], 1)
+    val = replace(data.val, y=y)
     methods: Any = [
         entry.make(SETTINGS["classes"], seed, **params) for seed in (0, 1, 0, 1)
     ]
-    entry.method.fit_as_one(methods[:2], data.train, data.val)
+    entry.method.fit_as_one(methods[:2], data.train, val)
     for joint, single in zip(methods[:2], methods[2:], strict=True):
-        single.fit(data.train, data.val)
-        assert joint.estimator.temperature_ == single.estimator.temperature_ != 1
+        single.fit(data.train, val)
+        assert joint.estimator.temperature_ == single.estimator.temperature_ > 1
         predictions = joint.predict(data.test.X)
         np.testing.assert_array_equal(predictions, single.predict(data.test.X))
+    temperatures = {method.estimator.temperature_ for method in methods}
+    assert len(temperatures) == 2
 
 
 @pytest.mark.parametrize("scoring", ["mae", "rmse", "r2"])

@@ -4,9 +4,11 @@ import dataclasses
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from tabr.cli import neighbor_view
 from tabr.estimators import TabRClassifier
+from tabr.text import percent
 
 
 def test_columns_that_differ_come_first():
@@ -39,6 +41,23 @@ def test_columns_that_differ_come_first():
         for case in alike
     ]
     assert neighbor_view.differing_columns(model, other) == ["far", "near"]
+
+
+def test_members_are_told_apart_where_effects_are_shown():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=90)})
+    model = TabRClassifier(n_members=2, width=8, context_size=4, max_epochs=2)
+    model.fit(frame, frame["a"] > 0)
+    (case,) = neighbor_view.make_cases(model, frame, [3], 2, effects=True)
+    said = [member["prediction"] for member in case.members]
+    weights = [member["weight"] for member in case.members]
+    assert np.dot(said, weights) == pytest.approx(case.probability)
+    words = f"2 members say {percent(min(said))} to {percent(max(said))}"
+    lines = neighbor_view.case_lines([case], ["a"], 100)
+    assert any(line.endswith(words) for line in lines)
+    (plain,) = neighbor_view.make_cases(model, frame, [3], 2)
+    assert plain.members is None
+    assert "members" not in "".join(neighbor_view.case_lines([plain], ["a"], 100))
 
 
 def test_values_are_written_shortly():

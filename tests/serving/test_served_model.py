@@ -11,7 +11,7 @@ from tabr.estimators import load_model
 from tabr.serving import served_model
 from tabr.serving.served_model import ServedModel
 
-from .conftest import Begin, houses
+from .conftest import SMALL, Begin, houses
 
 
 def reopened(served: ServedModel) -> ServedModel:
@@ -42,6 +42,28 @@ def test_answers_are_those_of_the_model(served: ServedModel):
         assert receipt["others"]["count"] == (ids >= 0).sum() - 3
         weights = sum(n["weight"] for n in receipt["neighbors"])
         assert weights + receipt["others"]["weight"] == pytest.approx(1)
+
+
+def test_members_of_a_pack_are_served_together_and_each_is_heard(tmp_path: Path):
+    frame, price = houses()
+    how = {**SMALL, "preset": "best", "n_members": 2, "device": "cpu"}
+    model = TabRRegressor(**how).fit(frame, price)
+    model.save(tmp_path / "pack.tabr")
+    served = ServedModel(tmp_path / "pack.tabr", tmp_path / "store", "cpu")
+    new, labels = houses(9, seed=5)
+    served.add(served.schema.to_rows(new), labels.tolist())
+    model.add_candidates(new, labels)
+    _, receipts = served.explain(new, 0.9, 3)
+    expected = model.predict(new)
+    table = model.explain(new).members
+    assert len(table.recipes) == len(model.members_) > 2
+    for k, receipt in enumerate(receipts):
+        assert receipt["members"] == table.of_row(k)
+        said = [(m["weight"], m["prediction"]) for m in receipt["members"]]
+        mean = sum(weight * prediction for weight, prediction in said)
+        assert mean == pytest.approx(expected[k])
+    np.testing.assert_allclose(predictions(served, new), expected)
+    served.close()
 
 
 def test_classes_come_with_probabilities_and_sets(

@@ -113,6 +113,17 @@ def test_the_mean_of_members_is_predicted_by_their_weights() -> None:
     assert set(frame.recipe) == {member.recipe for member in model.members_}
 
 
+def test_an_explanation_says_from_where_to_where_members_go() -> None:
+    X, y = numbers()
+    model = TabRRegressor(**FAST).fit(X, y)
+    why = model.explain(X.head(2))
+    said = why.members.predictions[0]
+    words = f"{len(said)} members say {said.min():.4g} to {said.max():.4g}"
+    assert words in repr(why) and words in why._repr_html_()
+    model.members_ = model.members_[:1]
+    assert "members" not in repr(model.explain(X.head(2)))
+
+
 def test_effects_are_those_of_leaving_a_neighbour_out_of_all_members() -> None:
     X, y = numbers()
     flags = y > np.median(y)

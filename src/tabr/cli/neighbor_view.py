@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.base import is_classifier
 
 from tabr.estimators import TabRClassifier, TabRRegressor
+from tabr.prediction.explanation import member_words
 from tabr.text import aligned, percent
 from tabr.text import cell as long_cell
 
@@ -52,6 +53,7 @@ class Case:
     alone: float | None = None  # the prediction without neighbours
     share: float | None = None  # of it that came from retrieval
     probability: float | None = None  # of the predicted class
+    members: list[dict[str, Any]] | None = None  # recipe, weight, prediction of each
 
 
 def make_cases(
@@ -69,6 +71,7 @@ def make_cases(
         table, labels = explanation.table, explanation.labels
         answers, scores = explanation.answers, explanation.predictions
         of_rows |= {"alone": explanation.alone, "share": explanation.share}
+        of_rows["members"] = [*map(explanation.members.of_row, range(len(chosen)))]
         of_neighbors["effect"] = explanation.effects
         if explanation.corrections is not None:
             of_neighbors["correction"] = explanation.corrections
@@ -157,9 +160,15 @@ def _title(case: Case) -> str:
         title += f", truth {cell(case.truth)}"
     if case.share is None or case.alone is None:
         return title
-    is_class = case.probability is not None
-    alone = percent(case.alone) if is_class else cell(case.alone)
-    return f"{title}, without neighbours {alone}, {case.share:.0%} from retrieval"
+    write = cell if case.probability is None else percent
+    said = [member["prediction"] for member in case.members or ()]
+    parts = [
+        title,
+        f"without neighbours {write(case.alone)}",
+        f"{case.share:.0%} from retrieval",
+        member_words(said, write),
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _case_rows(case: Case, columns: list[str]) -> list[list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -62,6 +62,14 @@ class MemberTable(NamedTuple):
                 "prediction": self.predictions.ravel(),
             }
         )
+
+    def of_row(self, row: int) -> list[dict[str, Any]]:
+        """Return recipe, weight and prediction of each member for a row."""
+        values = self.weights.tolist(), self.predictions[row].tolist()
+        return [
+            {"recipe": recipe, "weight": weight, "prediction": prediction}
+            for recipe, weight, prediction in zip(self.recipes, *values, strict=True)
+        ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -206,10 +214,13 @@ class Explanation:
     def _blocks(self) -> Iterator[tuple[str, list[list[str]]]]:
         """Yield a title and the cells of a table for each of the first rows."""
         for row in range(min(_SHOWN_ROWS, len(self))):
-            title = (
-                f"row {row}: {_short(self.answers[row])}, without neighbours"
-                f" {_short(self.alone[row])}, {self.share[row]:.0%} from retrieval"
-            )
+            parts = [
+                f"row {row}: {_short(self.answers[row])}",
+                f"without neighbours {_short(self.alone[row])}",
+                f"{self.share[row]:.0%} from retrieval",
+                member_words(self.members.predictions[row].tolist(), _short),
+            ]
+            title = ", ".join(filter(None, parts))
             lines = [["neighbor", "weight", "effect", "label"]]
             for k in np.flatnonzero(self.table.ids[row] >= 0)[:_SHOWN]:
                 id, label = self.table.ids[row, k], self.labels[row, k]
@@ -244,6 +255,18 @@ class Explanation:
         if len(self) > _SHOWN_ROWS:
             parts.append(f"<p>and {len(self) - _SHOWN_ROWS} more rows</p>")
         return "".join(parts)
+
+
+def member_words(predictions: Sequence[float], write: Callable[[float], str]) -> str:
+    """Return from where to where members go; nothing for one alone.
+
+    >>> member_words([3.0, 1.0], str), member_words([3.0], str)
+    ('2 members say 1.0 to 3.0', '')
+    """
+    if len(predictions) < 2:
+        return ""
+    low, high = write(min(predictions)), write(max(predictions))
+    return f"{len(predictions)} members say {low} to {high}"
 
 
 def _html_row(cells: list[str], tag: str) -> str:

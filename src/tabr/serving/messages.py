@@ -173,12 +173,23 @@ class Others(BaseModel):
     effect: float
 
 
+class Member(BaseModel):
+    """A network of the model, how much it counts, and what it says of a row."""
+
+    recipe: str
+    weight: float
+    prediction: float = Field(
+        description="a number, or its probability of the class that is predicted"
+    )
+
+
 class Origin(BaseModel):
     """Where a prediction came from."""
 
     usual: float | None
     alone: float | None
     share: float
+    members: list[Member]
     neighbors: list[Neighbor]
     others: Others
 

@@ -340,6 +340,7 @@ def _origin(
         "usual": plain(explanation.usual[k]),
         "alone": plain(explanation.alone[k]),
         "share": plain(explanation.share[k]),
+        "members": explanation.members.of_row(k),
         "neighbors": neighbors,
         "others": {
             "count": len(rest),

@@ -60,8 +60,16 @@ function stepWords(answer, formats) {
   const alone = formats.answer(answer.alone - answer.usual, true);
   const shared = formats.answer(now - answer.alone, true);
   return `Knowing nothing, ${what} ${formats.answer(answer.usual)}. This row by itself changes `
-    + `that by ${alone}, its neighbours by ${shared}. Larger dots weigh more; `
+    + `that by ${alone}, its neighbours by ${shared}.${memberWords(answer, formats)} Larger dots weigh more; `
     + (formats.label ? "stronger blue is a higher label." : "full ones have the predicted class.");
+}
+
+/** From where to where the networks of a model go; nothing of one alone. */
+function memberWords({ members }, formats) {
+  if (members.length === 1) return "";
+  const said = members.map(({ prediction }) => prediction);
+  const [low, high] = [Math.min(...said), Math.max(...said)].map((end) => formats.answer(end));
+  return ` Its ${members.length} members say ${low} to ${high}.`;
 }
 
 /** The interval among labels that are usual. */

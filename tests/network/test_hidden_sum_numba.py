@@ -120,6 +120,47 @@ def test_sums_and_gradients_are_those_of_plain_torch(
         check(sums, plain(*arguments, mask), arguments)
 
 
+def dropped(weights: Tensor) -> Tensor:
+    """Weights (b, m) under dropout: two in five are zero, and all of the last row."""
+    generator = torch.Generator().manual_seed(3)
+    kept = torch.rand(weights.shape, generator=generator) > 0.4
+    kept[-1] = False
+    return weights * kept
+
+
+@shapes
+@both_forms
+@both_counts
+@pytest.mark.parametrize("rate", [0.0, RATE])
+def test_neighbours_that_dropout_left_no_weight_change_nothing(
+    b: int, m: int, p: int, h: int, form: Any, n_threads: int, rate: float
+) -> None:
+    arguments = inputs(b, m, p, h)
+    difference, weights, *others = arguments
+    with threads(n_threads):
+        mask = masks(b, m, h, rate, torch.float64) if rate else 1.0
+        sums = seeded(form, difference, dropped(weights), *others, rate)
+        expected = plain(difference, dropped(weights), *others, mask)
+        check(sums, expected, arguments)
+
+
+@shapes
+@both_counts
+def test_shared_products_of_neighbours_without_weight_change_nothing(
+    b: int, m: int, p: int, h: int, n_threads: int
+) -> None:
+    rows, candidates = (torch.randn(n, h, dtype=torch.float64) for n in (b, 9))
+    arguments = [rows.requires_grad_(), candidates.requires_grad_()]
+    weights = torch.randn(b, m, dtype=torch.float64, requires_grad=True)
+    index = torch.randint(9, (b, m))
+    with threads(n_threads):
+        products = *arguments, index, dropped(weights)
+        sums = hidden_sum_numba.Shared.apply(*products, 0.0)
+        hidden = (rows[:, None] - candidates[index]).relu()
+        expected = (dropped(weights)[:, :, None] * hidden).sum(1)
+        check(sums, expected, [*arguments, weights])
+
+
 @shapes
 @both_types
 @both_counts

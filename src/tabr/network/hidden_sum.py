@@ -35,6 +35,8 @@ def hidden_sum(
     """Return sum_i weights_i Dropout(ReLU(weight difference_i + bias)).
 
     Shapes: difference (b, m, p), weights (b, m), weight (h, p), bias (h) -> (b, h).
+    A weight of zero is taken for one that dropout or a rule has left nothing: it may
+    get no gradient.
     """
     is_training = dropout > 0 or torch.is_grad_enabled()
     kernel = _kernel(difference)

@@ -4,6 +4,9 @@ A tile of units is made for four neighbours at a time, in buffers that stay in a
 first cache: ReLU, dropout and the weighted sum, and where points are narrow the product
 too. The backward pass makes it again. Whether an activation is dropped is a hash of the
 seed, the pair of row and neighbour, and the unit, so that both passes see the same.
+
+A neighbour whose weight is zero adds nothing, and loops pass it by: dropout of weights
+spares them two in five. Its weight gets no gradient; it had none before the dropout.
 """
 
 from __future__ import annotations
@@ -33,36 +36,40 @@ class Narrow(torch.autograd.Function):
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         """Return the sums (b, h); inputs are the arguments of `hidden_sum`."""
         d, w, weight, bias = (x.detach().contiguous() for x in inputs[:4])
-        drop, c = _Drop.drawn(inputs[4]), _in_tiles(bias)
+        drop, c, pairs = _Drop.drawn(inputs[4]), _in_tiles(bias), _Pairs.of(w)
         v = _in_tiles(weight.T).transpose(0, 1).flatten(1)  # (n, p * TILE)
-        out = d.new_empty(len(d), *c.shape)
+        out, d = d.new_empty(len(d), *c.shape), pairs.taken(d)
 
         def work(rows: range) -> None:
-            _sum(*_arrays(drop.buffer(c), d, w, v, c, out), *drop, *_ends(rows))
+            arrays = drop.buffer(c), d, *pairs, v, c, out
+            _sum(*_arrays(*arrays), *drop, *_ends(rows))
 
-        split_work(work, len(d))
-        ctx.save_for_backward(d, w, v, c)
-        ctx.drop, ctx.h = drop, len(weight)
-        return _units(out, ctx.h)
+        split_work(work, len(w))
+        ctx.save_for_backward(d, v, c, *pairs)
+        ctx.drop, ctx.shape = drop, (*w.shape, len(weight))
+        return _units(out, len(weight))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all inputs that need one."""
-        d, w, v, c = ctx.saved_tensors
-        needed, drop, g = ctx.needs_input_grad[0], ctx.drop, _in_tiles(grad)
-        grad_w, grad_d = torch.zeros_like(w), torch.zeros_like(d if needed else d[:0])
+        d, v, c, *parts = ctx.saved_tensors
+        pairs, drop, (b, m, h) = _Pairs(*parts), ctx.drop, ctx.shape
+        needed, g = ctx.needs_input_grad[0], _in_tiles(grad)
+        grad_w = torch.zeros_like(pairs.weights)
+        grad_d = torch.zeros_like(d if needed else d[:0])
 
         def work(rows: range) -> tuple[Tensor, Tensor]:
             grad_v, grad_c = torch.zeros_like(v), torch.zeros_like(c)
-            given = drop.buffer(c), d, w, v, c, g
+            given = drop.buffer(c), d, *pairs, v, c, g
             grads = grad_d, grad_w, grad_v, grad_c
             _go_back(*_arrays(*given, *grads), *drop, *_ends(rows))
             return grad_v, grad_c
 
-        grad_v, grad_c = _totals(split_work(work, len(d)))
+        grad_v, grad_c = _totals(split_work(work, b))
         by_input = grad_v.view(len(c), -1, TILE).transpose(0, 1)  # (p, n, TILE)
-        grad_weight, grad_bias = _units(by_input, ctx.h).T, _units(grad_c, ctx.h)
-        return grad_d if needed else None, grad_w, grad_weight, grad_bias, None
+        grad_weight, grad_bias = _units(by_input, h).T, _units(grad_c, h)
+        of_d = pairs.spread(grad_d, b, m) if needed else None
+        return of_d, pairs.spread(grad_w, b, m), grad_weight, grad_bias, None
 
 
 class Wide(torch.autograd.Function):
@@ -72,39 +79,43 @@ class Wide(torch.autograd.Function):
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         """Return the sums (b, h); inputs are the arguments of `hidden_sum`."""
         d, w, v, bias = (x.detach().contiguous() for x in inputs[:4])
-        drop, c = _Drop.drawn(inputs[4]), _in_tiles(bias)
-        out = d.new_empty(len(d), *c.shape)
+        drop, c, pairs = _Drop.drawn(inputs[4]), _in_tiles(bias), _Pairs.of(w)
+        out, d = d.new_empty(len(d), *c.shape), pairs.taken(d)
 
         def work(rows: range) -> None:
             buffer = drop.buffer(c)
-            for chunk, hidden in _products(d, v, rows):
-                _sum_given(*_arrays(buffer, hidden, w, c, out), *drop, *_ends(chunk))
+            for chunk, hidden, _ in _products(d, v, pairs, rows):
+                arrays = buffer, hidden, *pairs, c, out
+                _sum_given(*_arrays(*arrays), *drop, *_ends(chunk))
 
-        split_work(work, len(d))
-        ctx.save_for_backward(d, w, v, c)
-        ctx.drop = drop
+        split_work(work, len(w))
+        ctx.save_for_backward(d, v, c, *pairs)
+        ctx.drop, ctx.shape = drop, w.shape
         return _units(out, len(v))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all inputs that need one."""
-        d, w, v, c = ctx.saved_tensors
-        needed, drop, g = ctx.needs_input_grad[0], ctx.drop, _in_tiles(grad)
-        grad_w, grad_d = torch.zeros_like(w), torch.empty_like(d) if needed else None
+        d, v, c, *parts = ctx.saved_tensors
+        pairs, drop, (b, m) = _Pairs(*parts), ctx.drop, ctx.shape
+        needed, g = ctx.needs_input_grad[0], _in_tiles(grad)
+        grad_w = torch.zeros_like(pairs.weights)
+        grad_d = torch.empty_like(d) if needed else None
 
         def work(rows: range) -> tuple[Tensor, Tensor]:
             buffer, grad_v, grad_c = drop.buffer(c), torch.zeros_like(v), c * 0
-            for chunk, hidden in _products(d, v, rows):
-                arrays = buffer, hidden, w, c, g, grad_w, grad_c
+            for chunk, hidden, part in _products(d, v, pairs, rows):
+                arrays = buffer, hidden, *pairs, c, g, grad_w, grad_c
                 _go_back_given(*_arrays(*arrays), *drop, *_ends(chunk))
-                part = slice(chunk.start, chunk.stop)
-                grad_v.addmm_(hidden.T, d[part].flatten(0, 1))
+                grad_v.addmm_(hidden.T, d[part])
                 if grad_d is not None:
-                    torch.mm(hidden, v, out=grad_d[part].flatten(0, 1))
+                    torch.mm(hidden, v, out=grad_d[part])
             return grad_v, grad_c
 
-        grad_v, grad_c = _totals(split_work(work, len(d)))
-        return grad_d, grad_w, grad_v, _units(grad_c, len(v)), None
+        grad_v, grad_c = _totals(split_work(work, b))
+        of_d = None if grad_d is None else pairs.spread(grad_d, b, m)
+        of_w, of_bias = pairs.spread(grad_w, b, m), _units(grad_c, len(v))
+        return of_d, of_w, grad_v, of_bias, None
 
 
 class Shared(torch.autograd.Function):
@@ -114,34 +125,71 @@ class Shared(torch.autograd.Function):
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         """Return the sums (b, h); inputs are the arguments of `shared_hidden_sum`."""
         rows, candidates, index, w = (x.detach().contiguous() for x in inputs[:4])
-        drop, tiles = _Drop.drawn(inputs[4]), _in_tiles(rows)
-        out = torch.empty_like(tiles)
+        drop, tiles, pairs = _Drop.drawn(inputs[4]), _in_tiles(rows), _Pairs.of(w)
+        out, index = torch.empty_like(tiles), pairs.taken(index)
 
         def work(part: range) -> None:
-            arrays = drop.buffer(tiles), tiles, candidates, index, w, out
+            buffer = drop.buffer(tiles)
+            arrays = buffer, tiles, candidates, index, *pairs, out
             _sum_shared(*_arrays(*arrays), *drop, *_ends(part))
 
         split_work(work, len(w))
-        ctx.save_for_backward(tiles, candidates, index, w)
-        ctx.drop = drop
+        ctx.save_for_backward(tiles, candidates, index, *pairs)
+        ctx.drop, ctx.shape = drop, w.shape
         return _units(out, rows.shape[1])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all inputs that need one."""
-        tiles, candidates, index, w = ctx.saved_tensors
-        drop, g = ctx.drop, _in_tiles(grad)
-        grad_w, grad_rows = torch.zeros_like(w), torch.empty_like(tiles)
+        tiles, candidates, index, *parts = ctx.saved_tensors
+        pairs, drop, (b, m) = _Pairs(*parts), ctx.drop, ctx.shape
+        g, grad_rows = _in_tiles(grad), torch.empty_like(tiles)
+        grad_w = torch.zeros_like(pairs.weights)
 
         def work(part: range) -> tuple[Tensor]:
             grad_candidates = torch.zeros_like(candidates)
-            given = drop.buffer(tiles), tiles, candidates, index, w, g
+            given = drop.buffer(tiles), tiles, candidates, index, *pairs, g
             grads = grad_rows, grad_candidates, grad_w
             _go_back_shared(*_arrays(*given, *grads), *drop, *_ends(part))
             return (grad_candidates,)
 
-        (grad_candidates,) = _totals(split_work(work, len(w)))
-        return _units(grad_rows, grad.shape[1]), grad_candidates, None, grad_w, None
+        (grad_candidates,) = _totals(split_work(work, b))
+        of_rows = _units(grad_rows, grad.shape[1])
+        return of_rows, grad_candidates, None, pairs.spread(grad_w, b, m), None
+
+
+class _Pairs(NamedTuple):
+    """The n pairs of a row and a neighbour whose weight is not zero, row by row.
+
+    Attributes:
+        weights: Their weights (n,).
+        places: Their numbers (n,) among all pairs: row * m + neighbour.
+        starts: Where each row's pairs begin, and where the last one's end (b + 1,).
+    """
+
+    weights: Tensor
+    places: Tensor
+    starts: Tensor
+
+    @classmethod
+    def of(cls, w: Tensor) -> _Pairs:
+        """Return those of weights (b, m); what is no number is not zero."""
+        b, m = w.shape
+        places = w.flatten().nonzero().squeeze(1)
+        starts = torch.searchsorted(places, torch.arange(b + 1) * m)
+        return cls(w.flatten()[places], places, starts)
+
+    def taken(self, of_all: Tensor) -> Tensor:
+        """Return what belongs to these pairs (n, ...), of all of them (b, m, ...)."""
+        flat = of_all.flatten(0, 1)
+        return flat if len(flat) == len(self.places) else flat[self.places]
+
+    def spread(self, of_these: Tensor, b: int, m: int) -> Tensor:
+        """Return (b, m, ...) from what belongs to these pairs; zero for all others."""
+        if len(of_these) == b * m:
+            return of_these.unflatten(0, (b, m))
+        whole = of_these.new_zeros(b * m, *of_these.shape[1:])
+        return whole.index_copy_(0, self.places, of_these).unflatten(0, (b, m))
 
 
 class _Drop(NamedTuple):
@@ -182,16 +230,23 @@ def _units(tiles: Tensor, h: int) -> Tensor:
     return tiles.flatten(-2)[..., :h].contiguous()
 
 
-def _products(d: Tensor, v: Tensor, rows: range) -> Iterator[tuple[range, Tensor]]:
-    """Yield rows, some at a time, and products (r * m, h), which the next overwrite."""
-    m, h = d.shape[1], len(v)
-    size = max(1, CACHE_BYTES // max(1, m * h * v.element_size()))
-    buffer = v.new_empty(min(size, len(rows)) * m, h)
+def _products(
+    d: Tensor, v: Tensor, pairs: _Pairs, rows: range
+) -> Iterator[tuple[range, Tensor, slice]]:
+    """Yield rows, some at a time, products (n, h) of their pairs, and which these are.
+
+    The next products overwrite the last.
+    """
+    starts = pairs.starts[rows.start : rows.stop + 1].tolist()
+    most, h = max(np.diff(starts), default=0), len(v)  # pairs of a row
+    size = max(1, CACHE_BYTES // max(1, int(most) * h * v.element_size()))
+    buffer = v.new_empty(min(size, len(rows)) * int(most), h)
     for start in rows[::size]:
         chunk = range(start, min(start + size, rows.stop))
-        hidden = buffer[: len(chunk) * m]
-        torch.mm(d[chunk.start : chunk.stop].flatten(0, 1), v.T, out=hidden)
-        yield chunk, hidden
+        first, last = (starts[end - rows.start] for end in (chunk.start, chunk.stop))
+        hidden = buffer[: last - first]
+        torch.mm(d[first:last], v.T, out=hidden)
+        yield chunk, hidden, slice(first, last)
 
 
 def _totals(parts: list[tuple[Tensor, ...]]) -> list[Tensor]:
@@ -242,18 +297,18 @@ def _mixed(x):
 
 
 @compiled
-def _draw_factors(factors, seed, pair, t, threshold, scale):
-    """Write the factors of tile t for four pairs from a first one on.
+def _draw_factors(factors, seed, places, k, last, t, threshold, scale):
+    """Write the factors of tile t for four pairs from k on, up to the last one.
 
     One hash serves two units, which lie half a tile apart.
     """
     low, high = np.uint32(threshold), np.uint32(threshold << 16)
     zero = factors.dtype.type(0)
     start = np.uint32(np.uint32(t * _HALF) * _STRIDE)
-    key0 = np.uint32(_key(seed, pair) + start)
-    key1 = np.uint32(_key(seed, pair + 1) + start)
-    key2 = np.uint32(_key(seed, pair + 2) + start)
-    key3 = np.uint32(_key(seed, pair + 3) + start)
+    key0 = np.uint32(_key(seed, places[k]) + start)
+    key1 = np.uint32(_key(seed, places[min(k + 1, last)]) + start)
+    key2 = np.uint32(_key(seed, places[min(k + 2, last)]) + start)
+    key3 = np.uint32(_key(seed, places[min(k + 3, last)]) + start)
     for j in range(_HALF):
         unit = np.uint32(np.uint32(j) * _STRIDE)
         x0 = _mixed(np.uint32(unit + key0))
@@ -368,9 +423,8 @@ def _read(z, x0, x1, x2, x3, c):
 
 
 @compiled
-def _read_shared(z, row, candidates, index, k, a, b):
+def _read_shared(z, row, candidates, index, k, last, a, b):
     """Write the units a..b of a row less those of four candidates, of index k on."""
-    last = len(index) - 1
     x0 = candidates[index[k]][a:b]
     x1 = candidates[index[min(k + 1, last)]][a:b]
     x2 = candidates[index[min(k + 2, last)]][a:b]
@@ -383,39 +437,41 @@ def _read_shared(z, row, candidates, index, k, a, b):
 
 
 @compiled
-def _four_weights(w, k):
-    """Return the weights of the neighbours from k on; zero where there is none."""
-    zero, m = w.dtype.type(0), len(w)
-    w1 = w[k + 1] if k + 1 < m else zero
-    w2 = w[k + 2] if k + 2 < m else zero
-    w3 = w[k + 3] if k + 3 < m else zero
+def _four_weights(w, k, last):
+    """Return the weights of the pairs from k on; zero beyond the last one."""
+    zero = w.dtype.type(0)
+    w1 = w[k + 1] if k + 1 <= last else zero
+    w2 = w[k + 2] if k + 2 <= last else zero
+    w3 = w[k + 3] if k + 3 <= last else zero
     return w[k], w1, w2, w3
 
 
 @compiled
-def _add_four(grad_w, k, s):
-    """Add s to the gradients (m,) of weights from neighbour k on."""
-    for r in range(min(4, len(grad_w) - k)):
+def _add_four(grad_w, k, last, s):
+    """Add s to the gradients of weights from pair k on, up to the last one."""
+    for r in range(min(4, last + 1 - k)):
         grad_w[k + r] += s[r]
 
 
 @compiled
-def _sum(buffer, d, w, v, c, out, seed, threshold, scale, first, last):
+def _sum(buffer, d, w, places, starts, v, c, out, seed, threshold, scale, first, last):
     """Write the sums of rows first..last.
 
-    Shapes: d (b, m, p), w (b, m), v (n, p * TILE), c (n, TILE), out (b, n, TILE).
+    Shapes: d (n, p), w and places (n,), starts (b + 1,), v (tiles, p * TILE),
+    c (tiles, TILE), out (b, tiles, TILE).
     """
-    m, scale = d.shape[1], buffer.dtype.type(scale)
+    scale = buffer.dtype.type(scale)
     z, factors, sums, _ = _parts(buffer)
     for t in range(len(c)):
         for i in range(first, last):
             sums[:] = 0
-            for k in range(0, m, 4):
-                k1, k2, k3 = min(k + 1, m - 1), min(k + 2, m - 1), min(k + 3, m - 1)
-                multiply(z, d[i, k], d[i, k1], d[i, k2], d[i, k3], v[t], c[t])
+            end = starts[i + 1] - 1
+            for k in range(starts[i], end + 1, 4):
+                k1, k2, k3 = min(k + 1, end), min(k + 2, end), min(k + 3, end)
+                multiply(z, d[k], d[k1], d[k2], d[k3], v[t], c[t])
                 if threshold > 0:
-                    _draw_factors(factors, seed, i * m + k, t, threshold, scale)
-                _weigh(z, factors, sums, _four_weights(w[i], k))
+                    _draw_factors(factors, seed, places, k, end, t, threshold, scale)
+                _weigh(z, factors, sums, _four_weights(w, k, end))
             out[i, t] = sums
 
 
@@ -424,6 +480,8 @@ def _go_back(
     buffer,
     d,
     w,
+    places,
+    starts,
     v,
     c,
     g,
@@ -442,80 +500,115 @@ def _go_back(
     Shapes: as in `_sum`; g is the gradient of its `out`. No room for the gradient of d
     means that nobody needs it.
     """
-    m, scale = d.shape[1], buffer.dtype.type(scale)
+    scale = buffer.dtype.type(scale)
     z, factors, sums, near = _parts(buffer)
     for t in range(len(c)):
         sums[:] = 0
         for i in range(first, last):
             near[:] = g[i, t]
-            for k in range(0, m, 4):
-                k1, k2, k3 = min(k + 1, m - 1), min(k + 2, m - 1), min(k + 3, m - 1)
-                multiply(z, d[i, k], d[i, k1], d[i, k2], d[i, k3], v[t], c[t])
+            end = starts[i + 1] - 1
+            for k in range(starts[i], end + 1, 4):
+                k1, k2, k3 = min(k + 1, end), min(k + 2, end), min(k + 3, end)
+                multiply(z, d[k], d[k1], d[k2], d[k3], v[t], c[t])
                 if threshold > 0:
-                    _draw_factors(factors, seed, i * m + k, t, threshold, scale)
-                s = _turn(z, factors, near, sums, _four_weights(w[i], k))
-                _add_four(grad_w[i], k, s)
-                _spread(z, d[i, k], d[i, k1], d[i, k2], d[i, k3], grad_v[t])
+                    _draw_factors(factors, seed, places, k, end, t, threshold, scale)
+                s = _turn(z, factors, near, sums, _four_weights(w, k, end))
+                _add_four(grad_w, k, end, s)
+                _spread(z, d[k], d[k1], d[k2], d[k3], grad_v[t])
                 if len(grad_d):
-                    _pull(z, v[t], grad_d[i, k : k + 4])
+                    _pull(z, v[t], grad_d[k : k3 + 1])
         grad_c[t] += sums
 
 
 @compiled
-def _sum_given(buffer, hidden, w, c, out, seed, threshold, scale, first, last):
-    """Write the sums of rows first..last, whose products are hidden (r * m, h)."""
-    m, h, scale = w.shape[1], hidden.shape[1], buffer.dtype.type(scale)
+def _sum_given(
+    buffer, hidden, w, places, starts, c, out, seed, threshold, scale, first, last
+):
+    """Write the sums of rows first..last, whose products are hidden (pairs, h)."""
+    h, scale = hidden.shape[1], buffer.dtype.type(scale)
     z, factors, sums, _ = _parts(buffer)
+    before = starts[first]
     for t in range(len(c)):
         a, b = t * TILE, min(h, (t + 1) * TILE)
         z[:] = 0
         for i in range(first, last):
             sums[:] = 0
-            x = hidden[(i - first) * m : (i - first + 1) * m]
-            for k in range(0, m, 4):
-                k1, k2, k3 = min(k + 1, m - 1), min(k + 2, m - 1), min(k + 3, m - 1)
-                _read(z, x[k][a:b], x[k1][a:b], x[k2][a:b], x[k3][a:b], c[t])
+            end = starts[i + 1] - 1
+            for k in range(starts[i], end + 1, 4):
+                k1, k2, k3 = min(k + 1, end), min(k + 2, end), min(k + 3, end)
+                x0, x1 = hidden[k - before][a:b], hidden[k1 - before][a:b]
+                x2, x3 = hidden[k2 - before][a:b], hidden[k3 - before][a:b]
+                _read(z, x0, x1, x2, x3, c[t])
                 if threshold > 0:
-                    _draw_factors(factors, seed, i * m + k, t, threshold, scale)
-                _weigh(z, factors, sums, _four_weights(w[i], k))
+                    _draw_factors(factors, seed, places, k, end, t, threshold, scale)
+                _weigh(z, factors, sums, _four_weights(w, k, end))
             out[i, t] = sums
 
 
 @compiled
 def _go_back_given(
-    buffer, hidden, w, c, g, grad_w, grad_c, seed, threshold, scale, first, last
+    buffer,
+    hidden,
+    w,
+    places,
+    starts,
+    c,
+    g,
+    grad_w,
+    grad_c,
+    seed,
+    threshold,
+    scale,
+    first,
+    last,
 ):
     """Turn products into their gradients, and add to those of weights and bias."""
-    m, h, scale = w.shape[1], hidden.shape[1], buffer.dtype.type(scale)
+    h, scale = hidden.shape[1], buffer.dtype.type(scale)
     z, factors, sums, near = _parts(buffer)
+    before = starts[first]
     for t in range(len(c)):
         a, b = t * TILE, min(h, (t + 1) * TILE)
         z[:] = 0
         sums[:] = 0
         for i in range(first, last):
             near[:] = g[i, t]
-            x = hidden[(i - first) * m : (i - first + 1) * m]
-            for k in range(0, m, 4):
-                k1, k2, k3 = min(k + 1, m - 1), min(k + 2, m - 1), min(k + 3, m - 1)
-                _read(z, x[k][a:b], x[k1][a:b], x[k2][a:b], x[k3][a:b], c[t])
+            end = starts[i + 1] - 1
+            for k in range(starts[i], end + 1, 4):
+                k1, k2, k3 = min(k + 1, end), min(k + 2, end), min(k + 3, end)
+                x0, x1 = hidden[k - before][a:b], hidden[k1 - before][a:b]
+                x2, x3 = hidden[k2 - before][a:b], hidden[k3 - before][a:b]
+                _read(z, x0, x1, x2, x3, c[t])
                 if threshold > 0:
-                    _draw_factors(factors, seed, i * m + k, t, threshold, scale)
-                s = _turn(z, factors, near, sums, _four_weights(w[i], k))
-                _add_four(grad_w[i], k, s)
-                for r in range(min(4, m - k)):
-                    x[k + r][a:b] = z[r * TILE : r * TILE + b - a]
+                    _draw_factors(factors, seed, places, k, end, t, threshold, scale)
+                s = _turn(z, factors, near, sums, _four_weights(w, k, end))
+                _add_four(grad_w, k, end, s)
+                for r in range(k3 + 1 - k):
+                    hidden[k + r - before][a:b] = z[r * TILE : r * TILE + b - a]
         grad_c[t] += sums
 
 
 @compiled
 def _sum_shared(
-    buffer, rows, candidates, index, w, out, seed, threshold, scale, first, last
+    buffer,
+    rows,
+    candidates,
+    index,
+    w,
+    places,
+    starts,
+    out,
+    seed,
+    threshold,
+    scale,
+    first,
+    last,
 ):
     """Write the sums of rows first..last.
 
-    Shapes: rows and out (b, n, TILE), candidates (n, h), index and w (b, m).
+    Shapes: rows and out (b, tiles, TILE), candidates (c, h), index, w and places (n,),
+    starts (b + 1,).
     """
-    m, h, scale = w.shape[1], candidates.shape[1], buffer.dtype.type(scale)
+    h, scale = candidates.shape[1], buffer.dtype.type(scale)
     z, factors, sums, near = _parts(buffer)
     for t in range(rows.shape[1]):
         a, b = t * TILE, min(h, (t + 1) * TILE)
@@ -523,11 +616,12 @@ def _sum_shared(
         for i in range(first, last):
             sums[:] = 0
             near[:] = rows[i, t]
-            for k in range(0, m, 4):
-                _read_shared(z, near, candidates, index[i], k, a, b)
+            end = starts[i + 1] - 1
+            for k in range(starts[i], end + 1, 4):
+                _read_shared(z, near, candidates, index, k, end, a, b)
                 if threshold > 0:
-                    _draw_factors(factors, seed, i * m + k, t, threshold, scale)
-                _weigh(z, factors, sums, _four_weights(w[i], k))
+                    _draw_factors(factors, seed, places, k, end, t, threshold, scale)
+                _weigh(z, factors, sums, _four_weights(w, k, end))
             out[i, t] = sums
 
 
@@ -538,6 +632,8 @@ def _go_back_shared(
     candidates,
     index,
     w,
+    places,
+    starts,
     g,
     grad_rows,
     grad_candidates,
@@ -549,22 +645,23 @@ def _go_back_shared(
     last,
 ):
     """Write or add to the gradients what rows first..last give them."""
-    m, h, scale = w.shape[1], candidates.shape[1], buffer.dtype.type(scale)
+    h, scale = candidates.shape[1], buffer.dtype.type(scale)
     z, factors, sums, near = _parts(buffer)
     for t in range(rows.shape[1]):
         a, b = t * TILE, min(h, (t + 1) * TILE)
         z[:] = 0
         for i in range(first, last):
             sums[:] = 0
-            for k in range(0, m, 4):
+            end = starts[i + 1] - 1
+            for k in range(starts[i], end + 1, 4):
                 near[:] = rows[i, t]
-                _read_shared(z, near, candidates, index[i], k, a, b)
+                _read_shared(z, near, candidates, index, k, end, a, b)
                 near[:] = g[i, t]
                 if threshold > 0:
-                    _draw_factors(factors, seed, i * m + k, t, threshold, scale)
-                s = _turn(z, factors, near, sums, _four_weights(w[i], k))
-                _add_four(grad_w[i], k, s)
-                for r in range(min(4, m - k)):
-                    grad = grad_candidates[index[i, k + r]][a:b]
+                    _draw_factors(factors, seed, places, k, end, t, threshold, scale)
+                s = _turn(z, factors, near, sums, _four_weights(w, k, end))
+                _add_four(grad_w, k, end, s)
+                for r in range(min(4, end + 1 - k)):
+                    grad = grad_candidates[index[k + r]][a:b]
                     grad -= z[r * TILE : r * TILE + b - a]
             grad_rows[i, t] = sums

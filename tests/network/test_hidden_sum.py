@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tabr.network import hidden_sum_cpu
-from tabr.network.hidden_sum import _kernel, hidden_sum
+from tabr.network.hidden_sum import hidden_sum
 
 
 @pytest.mark.parametrize("p", [1, hidden_sum_cpu.NARROW, hidden_sum_cpu.NARROW + 1])
@@ -16,9 +16,3 @@ def test_sums_of_any_width_are_those_of_the_formula(p: int) -> None:
     d, w, v, b = (torch.randn(s, generator=generator).double() for s in shapes)
     expected = (w[:, :, None] * (d @ v.T + b).relu()).sum(1)
     torch.testing.assert_close(hidden_sum(d, w, v, b, 0.0), expected)
-
-
-def test_narrow_points_have_a_kernel_of_their_own() -> None:
-    narrow = torch.zeros(1, 1, hidden_sum_cpu.NARROW)
-    assert _kernel(narrow).__name__ == "Narrow"
-    assert _kernel(torch.cat([narrow, narrow], -1)).__name__ == "Wide"

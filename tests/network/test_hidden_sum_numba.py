@@ -16,9 +16,10 @@ from tabr.network import hidden_sum_cpu
 from tabr.network.hidden_sum import _kernel, hidden_sum
 
 pytest.importorskip("numba")
-from tabr.network import hidden_sum_numba
+from tabr.device.tiles_numba import TILE
+from tabr.network.hidden_sum_numba import Dense, Shared
+from tabr.network.sparse_numba import Sparse
 
-TILE = hidden_sum_numba.TILE
 RATE = 0.38852797479169876
 
 shapes = pytest.mark.parametrize(
@@ -31,23 +32,33 @@ shapes = pytest.mark.parametrize(
         (3, 7, 16, TILE + 1),
         (4, 9, 31, 2 * TILE - 1),
         (33, 3, 32, 77),
+        (6, 10, TILE + 3, 40),
     ],
 )
-both_forms = pytest.mark.parametrize(
-    "form", [hidden_sum_numba.Narrow, hidden_sum_numba.Wide]
-)
+both_forms = pytest.mark.parametrize("form", [Dense, Sparse])
 both_types = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 both_counts = pytest.mark.parametrize("n_threads", [1, 2])
 
 
 def inputs(
-    b: int, m: int, p: int, h: int, dtype: torch.dtype = torch.float64
+    b: int,
+    m: int,
+    p: int,
+    h: int,
+    dtype: torch.dtype = torch.float64,
+    form: Any = Dense,
 ) -> list[Tensor]:
+    """Arguments; differences for the sparse form are mostly zero, without gradient."""
     generator = torch.Generator().manual_seed(0)
-    return [
-        torch.randn(shape, generator=generator).to(dtype).requires_grad_()
+    arguments = [
+        torch.randn(shape, generator=generator).to(dtype)
         for shape in [(b, m, p), (b, m), (h, p), (h,)]
     ]
+    if form is Sparse:
+        arguments[0] *= torch.rand(b, m, p, generator=generator) < 0.3
+    for argument in arguments[form is Sparse :]:
+        argument.requires_grad_()
+    return arguments
 
 
 @contextmanager
@@ -72,8 +83,7 @@ def masks(b: int, m: int, h: int, rate: float, dtype: torch.dtype) -> Tensor:
     difference = torch.zeros(b, m, 1, dtype=dtype)
     alone = torch.eye(m, dtype=dtype)
     columns = [
-        seeded(hidden_sum_numba.Narrow, difference, w.repeat(b, 1), weight, bias, rate)
-        for w in alone
+        seeded(Dense, difference, w.repeat(b, 1), weight, bias, rate) for w in alone
     ]
     return torch.stack(columns, 1)
 
@@ -90,6 +100,7 @@ def check(sums: Tensor, expected: Tensor, arguments: list[Tensor]) -> None:
     exact = sums.dtype == torch.float64
     rtol, atol = (1e-9, 1e-11) if exact else (1e-4, 1e-3)
     g = torch.randn(sums.shape, generator=torch.Generator().manual_seed(1)).to(sums)
+    arguments = [argument for argument in arguments if argument.requires_grad]
     gradients = [
         torch.autograd.grad((out * g).sum(), arguments) for out in (sums, expected)
     ]
@@ -113,7 +124,7 @@ def test_sums_and_gradients_are_those_of_plain_torch(
     n_threads: int,
     rate: float,
 ) -> None:
-    arguments = inputs(b, m, p, h, dtype)
+    arguments = inputs(b, m, p, h, dtype, form)
     with threads(n_threads):
         mask = masks(b, m, h, rate, dtype) if rate else 1.0
         sums = seeded(form, *arguments, rate)
@@ -135,7 +146,7 @@ def dropped(weights: Tensor) -> Tensor:
 def test_neighbours_that_dropout_left_no_weight_change_nothing(
     b: int, m: int, p: int, h: int, form: Any, n_threads: int, rate: float
 ) -> None:
-    arguments = inputs(b, m, p, h)
+    arguments = inputs(b, m, p, h, form=form)
     difference, weights, *others = arguments
     with threads(n_threads):
         mask = masks(b, m, h, rate, torch.float64) if rate else 1.0
@@ -155,7 +166,7 @@ def test_shared_products_of_neighbours_without_weight_change_nothing(
     index = torch.randint(9, (b, m))
     with threads(n_threads):
         products = *arguments, index, dropped(weights)
-        sums = hidden_sum_numba.Shared.apply(*products, 0.0)
+        sums = Shared.apply(*products, 0.0)
         hidden = (rows[:, None] - candidates[index]).relu()
         expected = (dropped(weights)[:, :, None] * hidden).sum(1)
         check(sums, expected, [*arguments, weights])
@@ -176,19 +187,9 @@ def test_shared_products_give_the_sums_and_gradients_of_plain_torch(
     index = torch.randint(len(candidates), (b, m), generator=generator)
     with threads(n_threads):
         mask = masks(b, m, h, rate, dtype) if rate else 1.0
-        sums = seeded(hidden_sum_numba.Shared, rows, candidates, index, weights, rate)
+        sums = seeded(Shared, rows, candidates, index, weights, rate)
         hidden = (rows[:, None] - candidates[index]).relu() * mask
         check(sums, (weights[:, :, None] * hidden).sum(1), arguments)
-
-
-@pytest.mark.parametrize("cache_bytes", [1, 20_000])
-def test_chunks_change_neither_sums_nor_gradients(
-    cache_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments = inputs(17, 6, 40, 70)
-    expected = seeded(hidden_sum_numba.Narrow, *arguments, RATE)
-    monkeypatch.setattr(hidden_sum_numba, "CACHE_BYTES", cache_bytes)
-    check(seeded(hidden_sum_numba.Wide, *arguments, RATE), expected, arguments)
 
 
 @both_forms
@@ -196,14 +197,13 @@ def test_gradients_are_right_under_dropout(form: Any) -> None:
     def of(*arguments: Tensor) -> Tensor:
         return seeded(form, *arguments, 0.4)
 
-    assert torch.autograd.gradcheck(of, inputs(5, 6, 3, 7))
+    assert torch.autograd.gradcheck(of, inputs(5, 6, 3, 7, form=form))
 
 
-@both_forms
-def test_differences_that_need_no_gradient_get_none(form: Any) -> None:
+def test_differences_that_need_no_gradient_get_none() -> None:
     difference, *others = inputs(5, 6, 3, 7)
     results = [
-        torch.autograd.grad(form.apply(d, *others, 0.0).square().sum(), others)
+        torch.autograd.grad(Dense.apply(d, *others, 0.0).square().sum(), others)
         for d in (difference, difference.detach())
     ]
     for with_it, without in zip(*results, strict=True):
@@ -212,22 +212,25 @@ def test_differences_that_need_no_gradient_get_none(form: Any) -> None:
 
 @both_forms
 def test_same_seed_gives_the_same_bits(form: Any) -> None:
-    arguments = inputs(40, 9, 8, 530, torch.float32)
+    arguments = inputs(40, 9, 8, 530, torch.float32, form)
     with threads(2):
         results = []
         for _ in range(5):
             out = seeded(form, *arguments, RATE)
-            results.append([out, *torch.autograd.grad(out.square().sum(), arguments)])
+            grads = torch.autograd.grad(out.square().sum(), arguments[1:])
+            results.append([out, *grads])
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
-def test_a_row_is_the_same_alone_and_among_others() -> None:
-    difference, weights, weight, bias = inputs(9, 10, 8, 200, torch.float32)
-    together = hidden_sum_numba.Narrow.apply(difference, weights, weight, bias, 0.0)
+@both_forms
+def test_a_row_is_the_same_alone_and_among_others(form: Any) -> None:
+    difference, *others = inputs(9, 10, 8, 200, torch.float32, form)
+    weights, weight, bias = others
+    together = form.apply(difference, weights, weight, bias, 0.0)
     for i in range(len(weights)):
         row = difference[i : i + 1], weights[i : i + 1]
-        alone = hidden_sum_numba.Narrow.apply(*row, weight, bias, 0.0)
+        alone = form.apply(*row, weight, bias, 0.0)
         assert torch.equal(together[i], alone[0])
 
 
@@ -267,7 +270,7 @@ def test_masks_of_neighbouring_places_are_independent() -> None:
 def test_seeds_give_masks_of_their_own() -> None:
     arguments = [a.detach() for a in inputs(20, 9, 3, 300)]
     with torch.random.fork_rng():
-        outs = [hidden_sum_numba.Narrow.apply(*arguments, 0.5) for _ in range(2)]
+        outs = [Dense.apply(*arguments, 0.5) for _ in range(2)]
     assert not torch.equal(*outs)
 
 
@@ -283,16 +286,16 @@ def test_what_is_no_number_is_seen(form: Any) -> None:
 @both_forms
 def test_no_rows_and_no_neighbours_give_zeros(form: Any) -> None:
     for b, m in ((0, 5), (4, 0)):
-        arguments = inputs(b, m, 3, 7)
+        arguments = inputs(b, m, 3, 7, form=form)
         out = form.apply(*arguments, 0.3)
         assert torch.equal(out, torch.zeros(b, 7, dtype=torch.float64))
-        gradients = torch.autograd.grad(out.sum(), arguments)
+        gradients = torch.autograd.grad(out.sum(), arguments[1:])
         assert not any(gradient.any() for gradient in gradients)
 
 
 @both_forms
 def test_tensors_may_lie_in_memory_in_any_order(form: Any) -> None:
-    arguments = inputs(6, 7, 5, 20)
+    arguments = inputs(6, 7, 5, 20, form=form)
     turned = [
         arguments[0].transpose(0, 1).contiguous().transpose(0, 1),
         arguments[1].T.contiguous().T,
@@ -315,10 +318,16 @@ def without_numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_without_numba_the_sums_are_the_same() -> None:
     arguments = inputs(9, 10, 8, 200)
     assert _kernel(arguments[0]) is hidden_sum_cpu.Narrow
-    expected = hidden_sum_numba.Narrow.apply(*arguments, 0.0)
+    expected = Dense.apply(*arguments, 0.0)
     check(hidden_sum(*arguments, 0.0), expected, arguments)
 
 
 def test_other_types_than_floats_of_numba_are_left_to_torch() -> None:
-    assert _kernel(torch.zeros(1, 1, 8)) is hidden_sum_numba.Narrow
+    assert _kernel(torch.zeros(1, 1, 8)) is Dense
     assert _kernel(torch.zeros(1, 1, 8).bfloat16()) is hidden_sum_cpu.Narrow
+
+
+def test_zeros_of_wide_differences_are_passed_by_if_these_get_no_gradient() -> None:
+    wide = torch.zeros(1, 1, hidden_sum_cpu.NARROW + 1)
+    assert _kernel(wide) is Sparse
+    assert _kernel(wide.requires_grad_()) is Dense

@@ -3,10 +3,10 @@
 T's last layer is linear and has no bias, so only the weighted sum of its hidden
 activations is needed: sum_i w_i Dropout(ReLU(W (p - p_i) + b)). That sum is (b, h)
 while the activations are (b, m, h), by far the largest tensor of a training step.
-On a CPU compiled loops (`hidden_sum_numba`) make them a tile at a time, or torch
-(`hidden_sum_cpu`) in chunks, both of which stay in cache, and they are made again
-in the backward pass; on a GPU (`hidden_sum_triton`) Triton kernels make them in
-registers and keep a bit of each; elsewhere torch makes them all at once.
+On a CPU compiled loops (`hidden_sum_numba`, `sparse_numba`) make them a tile at a
+time, or torch (`hidden_sum_cpu`) in chunks, both of which stay in cache, and they are
+made again in the backward pass; on a GPU (`hidden_sum_triton`) Triton kernels make them
+in registers and keep a bit of each; elsewhere torch makes them all at once.
 
 W (p - p_i) is W p - W p_i. Where points are wide and candidates fewer than pairs, a CPU
 multiplies each candidate once, and pairs only subtract (`shared_hidden_sum`).
@@ -14,6 +14,7 @@ multiplies each candidate once, and pairs only subtract (`shared_hidden_sum`).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from tabr.device.random import dropout as drop
 from tabr.network import hidden_sum_cpu
 
 _VERY_WIDE = 200  # points whose products cost far more than reading them
+_MOST_PARTS = 64  # of rows, whose sums are added up
 
 
 def hidden_sum(
@@ -78,19 +80,67 @@ def _fit_cache(difference: Tensor, weight: Tensor) -> bool:
     return difference.device.type == "cpu" and n_bytes <= hidden_sum_cpu.CACHE_BYTES
 
 
+def squared_length(difference: Tensor, gram: Tensor) -> Tensor:
+    """Return d' gram d of differences d (b, m, p), (b, m); the gram is symmetric."""
+    if passes_zeros(difference):
+        from tabr.network import sparse_numba
+
+        kernel: Any = sparse_numba.SquaredLength
+        lengths: Tensor = kernel.apply(difference, gram)
+        return lengths
+    return (product(difference, gram) * difference).sum(-1)
+
+
+def product(x: Tensor, matrix: Tensor) -> Tensor:
+    """Multiply rows x (b, m, p) with a matrix (p, q).
+
+    The matrix's gradient is a sum over all rows. Of several members a GPU takes such
+    sums one term after the other, so there the rows come in parts.
+    """
+    if not n_members():
+        return x @ matrix
+    n_parts = math.gcd(x.shape[0] * x.shape[1], _MOST_PARTS)
+    parts = x.reshape(n_parts, -1, x.shape[2]) @ matrix.expand(n_parts, *matrix.shape)
+    return parts.reshape(*x.shape[:2], matrix.shape[1])
+
+
 def _kernel(difference: Tensor) -> Any:
     """Return the function that is faster than plain torch for these points, or None."""
     p = difference.shape[-1]
     if difference.device.type == "cpu":
-        if n_members():
-            return None
-        kernels = _cpu_kernels(difference.dtype)
-        return kernels.Narrow if p <= hidden_sum_cpu.NARROW else kernels.Wide
+        return None if n_members() else _cpu_kernel(difference)
     if difference.dtype != torch.float32 or not has_triton(difference.device):
         return None
     from tabr.network import hidden_sum_triton
 
     return hidden_sum_triton.HiddenSum if p <= hidden_sum_triton.WIDEST else None
+
+
+def _cpu_kernel(difference: Tensor) -> Any:
+    """Return the function that is the fastest on a CPU."""
+    if passes_zeros(difference):
+        from tabr.network import sparse_numba
+
+        return sparse_numba.Sparse
+    kernels = _cpu_kernels(difference.dtype)
+    if kernels is not hidden_sum_cpu:
+        return kernels.Dense
+    narrow = difference.shape[-1] <= hidden_sum_cpu.NARROW
+    return hidden_sum_cpu.Narrow if narrow else hidden_sum_cpu.Wide
+
+
+def passes_zeros(difference: Tensor) -> bool:
+    """Whether loops that pass the zeros of differences by serve these.
+
+    Many numbers are mostly zeros: of categories, whose levels neighbours share. Finding
+    them costs as much as multiplying few numbers.
+    """
+    return (
+        difference.device.type == "cpu"
+        and difference.shape[-1] > hidden_sum_cpu.NARROW
+        and not (n_members() or difference.requires_grad)
+        and _cpu_kernels(difference.dtype) is not hidden_sum_cpu
+    )
 
 
 def _cpu_kernels(dtype: torch.dtype) -> Any:

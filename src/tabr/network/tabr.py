@@ -16,7 +16,6 @@ All that R reads of a neighbour is linear in its point, which is what makes it f
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -24,7 +23,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tabr.config import NetworkConfig
-from tabr.device.member_axis import n_members
 from tabr.device.random import Dropout
 from tabr.network.embeddings import (
     ColumnDropout,
@@ -34,6 +32,7 @@ from tabr.network.embeddings import (
     is_fixed,
     make_embedding,
 )
+from tabr.network.hidden_sum import product, squared_length
 from tabr.network.labels import make_label_value
 from tabr.network.layers import Block, Difference, Heads, mean_output
 from tabr.network.rows import Rows, take
@@ -42,7 +41,6 @@ from tabr.tables.shape import DataShape
 # A linear encoder's input vectors serve as points up to this multiple of the width;
 # beyond it the products with them cost more than encoding the neighbours again.
 _WIDEST_POINT = 3
-_MOST_PARTS = 64  # of rows, whose sums are added up
 _SCALE_SPEED = 96.0  # Adam moves each parameter alike, and so the scales by more
 
 
@@ -101,19 +99,6 @@ class Output(NamedTuple):
     prediction: Tensor
     weights: Tensor
     similarity: Tensor
-
-
-def _product(x: Tensor, matrix: Tensor) -> Tensor:
-    """Multiply rows x (b, m, p) with a matrix (p, q).
-
-    The matrix's gradient is a sum over all rows. Of several members a GPU takes such
-    sums one term after the other, so there the rows come in parts.
-    """
-    if not n_members():
-        return x @ matrix
-    n_parts = math.gcd(x.shape[0] * x.shape[1], _MOST_PARTS)
-    parts = x.reshape(n_parts, -1, x.shape[2]) @ matrix.expand(n_parts, *matrix.shape)
-    return parts.reshape(*x.shape[:2], matrix.shape[1])
 
 
 class TabR(nn.Module):
@@ -282,8 +267,8 @@ class TabR(nn.Module):
             key: Tensor = self.to_key(self._represent(points, columns))
             return -(self._query(point, columns)[:, None] - key).square().sum(-1)
         if len(metric.key) < len(metric.gram):  # keys are narrower than points
-            return -_product(difference, metric.key.T).square().sum(-1)
-        return -(_product(difference, metric.gram) * difference).sum(-1)
+            return -product(difference, metric.key.T).square().sum(-1)
+        return -squared_length(difference, metric.gram)
 
     def _mean_value(
         self,

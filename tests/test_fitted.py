@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
 
 from tabr import (
     DataError,
@@ -81,13 +82,12 @@ def test_neighbours_of_new_rows_follow_the_rule(ruled: TabRRegressor) -> None:
     assert check_allowed(ruled, rows) > 100
 
 
-def test_the_future_is_never_retrieved_in_training_either(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """All contexts that training asks for, of training and of validation rows."""
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """All searches to come, of training and of other rows: rules, found, exclude."""
     from tabr.candidates.point_index import PointIndex
 
-    seen = []
+    seen: list[Any] = []
     real = PointIndex.neighbors
 
     def watched(self, points, m, exclude=None, rules=None, *rest, **more):
@@ -96,13 +96,17 @@ def test_the_future_is_never_retrieved_in_training_either(
         return found
 
     monkeypatch.setattr(PointIndex, "neighbors", watched)
+    return seen
+
+
+def test_the_future_is_never_retrieved_in_training_either(searches: list[Any]) -> None:
     frame, y = table()
     how = {**SMALL, "ignore": IGNORE, "refit_candidates": False}
     model = TabRRegressor(**how, candidates=PastOnly("day"))
     model.fit(frame, y)
     train = model.candidates_.frame
     n_checked = 0
-    for rules, (position, found), batch in seen:
+    for rules, (position, found), batch in searches:
         assert rules is not None
         if batch is None:
             continue
@@ -111,6 +115,47 @@ def test_the_future_is_never_retrieved_in_training_either(
         assert before[found.numpy()].all()
         n_checked += int(found.sum())
     assert n_checked > 1000
+
+
+def days_apart(model: Any, searches: list[Any]) -> NDArray[np.float64]:
+    """Days between training rows and the neighbours that training found for them."""
+    days = (model.candidates_.frame.day - pd.Timestamp(0)).dt.days.to_numpy()
+    return np.concatenate([
+        abs(days[position.numpy()] - days[batch.numpy()][:, None])[found.numpy()]
+        for _, (position, found), batch in searches
+        if batch is not None
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("how", "apart"),
+    [
+        ({}, True),
+        ({"preset": "paper"}, False),
+        ({"candidates": SameGroup("town")}, False),  # the user has said who may
+    ],
+)
+def test_training_rows_learn_from_other_times_where_held_out_rows_lie_ahead(
+    how: dict[str, Any], apart: bool, searches: list[Any]
+) -> None:
+    frame, y = table(600)
+    frame["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(600), "D")
+    held_out = frame[500:], y[500:]
+    how = {**SMALL, "context_size": 4, **how}
+    model = TabRRegressor(**how).fit(frame[:500], y[:500], eval_set=held_out)
+    ten_periods = days_apart(model, searches) // 50
+    same = (days_apart(model, searches) < 5).mean()
+    assert len(ten_periods) > 1000
+    assert (same < 0.01) == apart
+    searches.clear()
+    assert (model.neighbors(frame[500:]).ids >= 0).all()  # rows to come take anybody
+    assert all(rules is None for rules, _, _ in searches) == ("candidates" not in how)
+
+
+def test_rows_held_out_at_random_part_no_times(searches: list[Any]) -> None:
+    frame, y = table(300)
+    TabRRegressor(**SMALL).fit(frame, y)
+    assert all(rules is None for rules, _, _ in searches)
 
 
 def test_held_out_rows_are_the_latest() -> None:

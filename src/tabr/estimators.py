@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tabr.candidates.rules import split_by
+from tabr.candidates.rules import Rules, SamePeriod, split_by
 from tabr.fitted import FittedModel
 from tabr.metrics import make_score
 from tabr.parameters import DESCRIPTION, Parameters
@@ -100,7 +100,7 @@ class _TabR(Parameters, FittedModel):
             target,
             learned,
             folds,
-            self.candidates,
+            self._rules(preprocessor.trend),
             FitOptions(
                 seeds,
                 device,
@@ -157,6 +157,17 @@ class _TabR(Parameters, FittedModel):
             fraction = self._preset.held_out_share(len(sample))
         train, held_out = sample.hold_out(fraction, strata, seed, split)
         return train, [(None, held_out)]
+
+    def _rules(self, trend: str | None) -> Rules:
+        """Return who may be whose neighbour, if held-out rows lead in a column.
+
+        Rows of the same days are alike, and have alike labels: rows to come find none
+        such, and so training rows may not either.
+        """
+        n_periods = self._preset.n_periods
+        if trend is None or not n_periods or self.candidates is not None:
+            return Rules(self.candidates)
+        return Rules(None, ~SamePeriod(trend, n_periods))
 
     def _fold(
         self,

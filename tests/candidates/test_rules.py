@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tabr import DataError, NotSameGroup, PastOnly, SameGroup, Where
 from tabr.candidates.device_rules import RuleIndex
-from tabr.candidates.rules import Rule, pack_rule, split_by, unpack_rule
+from tabr.candidates.rules import Rule, SamePeriod, pack_rule, split_by, unpack_rule
 
 CPU = torch.device("cpu")
 
@@ -114,6 +114,45 @@ def test_candidates_that_come_and_go_are_compared_as_if_they_had_been_there(
 
     assert np.array_equal(allowed(grown), flags(rule, rows, every))
     assert np.array_equal(allowed(grown.taken(kept)), allowed(grown)[:, kept])
+
+
+@pytest.mark.parametrize("column", ["day", "on"])
+@pytest.mark.parametrize("n_periods", [1, 2, 5])
+def test_rows_and_candidates_of_a_period_find_one_another(
+    column: str, n_periods: int
+) -> None:
+    rows, candidates = table(30, 0), table(60, 1)
+    known = np.sort(candidates.day.dropna())
+    edges = np.quantile(known, np.arange(1, n_periods) / n_periods)
+
+    def period(row) -> int | None:
+        return None if np.isnan(row.day) else int((row.day >= edges).sum())
+
+    def same_period(r, c) -> bool:
+        return period(r) is not None and period(r) == period(c)
+
+    expected = np.array([
+        [same_period(r, c) for c in candidates.itertuples()] for r in rows.itertuples()
+    ])  # fmt: skip
+    rule = SamePeriod(column, n_periods)
+    assert np.array_equal(flags(rule, rows, candidates), expected)
+    assert np.array_equal(flags(~rule, rows, candidates), ~expected)
+
+
+def test_candidates_added_later_fall_into_the_periods_of_the_first() -> None:
+    first, late, rows = table(30, 2), table(15, 3), table(10, 4)
+    every = pd.concat([first, late], ignore_index=True)
+    edge = first.day.dropna().median()
+    grown, kept = SamePeriod("day", 2).bind(first).extended(late), np.arange(0, 45, 2)
+
+    def allowed(bound) -> NDArray[np.bool_]:
+        rules = RuleIndex(bound, CPU).tag(rows).rules(slice(0, 10))
+        return rules.allowed(slice(0, 10), slice(0, bound.n)).numpy()
+
+    sides = [np.where(t.day.isna(), np.nan, t.day >= edge) for t in (rows, every)]
+    expected = sides[0][:, None] == sides[1]
+    assert np.array_equal(allowed(grown), expected)
+    assert np.array_equal(allowed(grown.taken(kept)), expected[:, kept])
 
 
 def test_times_may_be_written_as_text_with_or_without_zones() -> None:

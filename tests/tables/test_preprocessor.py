@@ -710,6 +710,14 @@ def test_a_column_in_which_held_out_rows_lie_ahead_is_left_out():
     assert backwards.dropped == ("count",)
 
 
+def test_the_trend_is_a_date_in_which_held_out_rows_lie_ahead_or_else_a_number():
+    rows = over_time()
+    assert fitted_until(rows, 90).trend == "day"
+    assert fitted_until(rows[["size", "count"]], 90).trend == "count"
+    assert fitted_until(rows.sample(frac=1, random_state=0), 90).trend is None
+    assert fitted_until(rows[["size", "flag"]], 90).trend is None
+
+
 @pytest.mark.parametrize("dates", ["parts", "cycles"])
 def test_of_a_date_only_the_trend_is_left_out(dates):
     rows = over_time()

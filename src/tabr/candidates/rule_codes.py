@@ -95,6 +95,44 @@ class Groups:
 
 
 @dataclass(frozen=True)
+class Periods:
+    """`SamePeriod` with candidates: a code is the number of a period."""
+
+    column: str
+    is_date: bool
+    starts: NDArray[np.float64]  # of all periods but the first
+    codes: Codes
+
+    @classmethod
+    def of(cls, cells: Cells, n_periods: int) -> Periods:
+        """Return periods of about as many cells each."""
+        is_date = cells.kind == "date"
+        times = read_times(cells, is_date)
+        shares = np.arange(1, n_periods) / n_periods
+        there = times[~np.isnan(times)]
+        starts = np.quantile(there, shares) if len(there) else np.empty(0)
+        return cls(cells.name, is_date, starts, _periods(times, starts, _NOBODY))
+
+    def _codes_of(self, frame: pd.DataFrame, missing: int) -> Codes:
+        times = read_times(read_cells(frame, self.column), self.is_date)
+        return _periods(times, self.starts, missing)
+
+    def intervals(self, frame: pd.DataFrame) -> tuple[Codes, Codes]:
+        """Return the only code (b,) that rows may take, as first and last."""
+        code = self._codes_of(frame, _UNKNOWN)
+        return code, code
+
+    def extended(self, frame: pd.DataFrame) -> Periods:
+        """Return it with further candidates."""
+        new = self._codes_of(frame, _NOBODY)
+        return replace(self, codes=np.concatenate([self.codes, new]))
+
+    def taken(self, index: NDArray[np.int64]) -> Periods:
+        """Return it with the candidates at index."""
+        return replace(self, codes=self.codes[index])
+
+
+@dataclass(frozen=True)
 class Function:
     """`Where` with candidates."""
 
@@ -170,6 +208,14 @@ def places(times: NDArray[np.float64], levels: NDArray[np.float64]) -> Codes:
     missing = np.isnan(times)
     place = np.searchsorted(levels, np.where(missing, 0.0, times))
     return np.where(missing, _NOBODY, place).astype(np.int32)
+
+
+def _periods(
+    times: NDArray[np.float64], starts: NDArray[np.float64], missing: int
+) -> Codes:
+    """Return the periods (n,) of times."""
+    period = np.searchsorted(starts, times, "right")
+    return np.where(np.isnan(times), missing, period).astype(np.int32)
 
 
 def _empty_where(

@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,7 @@ from tabr.candidates.rule_codes import (
     Columns,
     Function,
     Groups,
+    Periods,
     Tags,
     Times,
     places,
@@ -36,6 +37,8 @@ from tabr.candidates.rule_codes import (
 )
 from tabr.errors import DataError, ParameterTypeError
 from tabr.tables.samples import Split
+
+Compared = Times | Groups | Periods | Function  # rows with candidates
 
 
 class Rule(ABC):
@@ -124,7 +127,7 @@ class Leaf(Rule):
         return [[(self, inverted)]]
 
     @abstractmethod
-    def over(self, candidates: pd.DataFrame) -> Times | Groups | Function:
+    def over(self, candidates: pd.DataFrame) -> Compared:
         """Return what compares rows with these candidates."""
 
 
@@ -215,6 +218,29 @@ class NotSameGroup(Rule):
     def normal(self, inverted: bool = False) -> list[list[tuple[Leaf, bool]]]:
         """Return it as what it inverts."""
         return [[(SameGroup(self.column), not inverted)]]
+
+
+@dataclass(frozen=True)
+class SamePeriod(Leaf):
+    """Candidates of the row's own period; a missing time is of none.
+
+    Attributes:
+        column: Times, as those of `PastOnly`.
+        n_periods: Into how many periods of as many candidates each it is parted.
+    """
+
+    column: str
+    n_periods: int
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The column of times."""
+        return (self.column,)
+
+    def over(self, candidates: pd.DataFrame) -> Periods:
+        """Part the candidates' times."""
+        cells = read_cells(candidates, self.column, in_fit=True)
+        return Periods.of(cells, self.n_periods)
 
 
 @dataclass(frozen=True)
@@ -315,7 +341,10 @@ class BoundRule:
     """
 
     def __init__(
-        self, rule: Rule, parts: Mapping[Leaf, Times | Groups | Function], n: int
+        self,
+        rule: Rule,
+        parts: Mapping[Leaf, Compared],
+        n: int,
     ) -> None:
         """Lay the leaves of all groups out in lines."""
         self.rule, self.parts, self.n = rule, dict(parts), n
@@ -358,6 +387,25 @@ class BoundRule:
         """Return it with the candidates at index."""
         parts = {leaf: part.taken(index) for leaf, part in self.parts.items()}
         return BoundRule(self.rule, parts, len(index))
+
+
+class Rules(NamedTuple):
+    """Who may be whose neighbour; None allows all.
+
+    Attributes:
+        always: Holds in training and in prediction.
+        in_training: Holds for training rows besides.
+    """
+
+    always: Rule | None = None
+    in_training: Rule | None = None
+
+    @property
+    def of_training_rows(self) -> Rule | None:
+        """What holds for training rows."""
+        if self.always is None or self.in_training is None:
+            return self.always or self.in_training
+        return self.always & self.in_training
 
 
 def check_rule(rule: object) -> None:

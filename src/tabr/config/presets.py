@@ -28,6 +28,8 @@ class Preset:
         class_scoring: What early stopping looks at for classes; None is accuracy.
         dates: How dates are read, as `Preprocessor` says.
         trends: Whether numbers that run ahead with time are read, by the same.
+        n_periods: Where held-out rows lie ahead in time: the parts of the training
+            rows' time, in whose own part none finds neighbours. 0 leaves it whole.
         levels: How columns of many levels are read, by the same.
         cross_fits: Whether several members hold out different rows.
         joins_held_out: Whether rows of the table that were held out become candidates.
@@ -44,6 +46,7 @@ class Preset:
     class_scoring: str | None = None
     dates: Literal["parts", "cycles"] = "parts"
     trends: Literal["all", "within"] = "all"
+    n_periods: int = 0
     levels: Literal["codes", "means"] = "codes"
     cross_fits: bool = False
     joins_held_out: bool = False
@@ -160,6 +163,7 @@ _DEFAULT = Preset(
     class_scoring="neg_log_loss",
     dates="cycles",
     trends="within",
+    n_periods=10,
     levels="means",
     cross_fits=True,
     joins_held_out=True,

@@ -101,6 +101,7 @@ class Preprocessor:
     feature_names: tuple[str, ...]  # of fit, in order, without the ignored ones
     kinds_: dict[str, ColumnKind]  # of the columns in use
     dropped: tuple[str, ...]  # constant in fit, or a mere trend
+    trend: str | None  # the column in which held-out rows lay ahead, if there was one
     n_num: int
     n_bin: int
     cardinalities: tuple[int, ...]  # levels of each categorical column
@@ -190,6 +191,7 @@ class Preprocessor:
                 f"a table needs a feature, however all its columns are ignored:"
                 f" {list(self._inputs)}; ignore fewer"
             )
+        self.trend = None
         means = self._fit_columns(frame, self._known(labels, weights))
         if held_out is not None and self.trends == "within":
             earlier = frame if learned is None else frame.iloc[learned]
@@ -243,6 +245,11 @@ class Preprocessor:
                 for rows in (frame, held_out)
             )
             kept.append(column.within(cells, later))
+        changed = zip(self._columns, kept, strict=True)
+        trends = [column for column, left in changed if left != column]
+        # A date tells time; a number that runs ahead may be anything that grows.
+        trends.sort(key=lambda column: column.kind != "date")
+        self.trend = trends[0].name if trends else None
         left = [column for column in kept if column is not None]
         if left:
             self._set_columns(left)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tabr.candidates.candidate_set import CandidateSet
-from tabr.candidates.device_rules import RuleIndex
-from tabr.candidates.rules import BoundRule, Rule
+from tabr.candidates.device_rules import RuleIndex, TaggedRows
+from tabr.candidates.rules import BoundRule, Rule, Rules
 from tabr.config import Recipe
 from tabr.metrics import Score
 from tabr.network.rows import Rows
@@ -87,7 +87,7 @@ def fit_members(
     target: Target,
     train: EncodedSample,
     folds: Sequence[Fold],
-    rule: Rule | None,
+    rules: Rules,
     options: FitOptions,
 ) -> Fitted:
     """Fit members of each recipe on rows of one sample, who become the candidates.
@@ -101,7 +101,7 @@ def fit_members(
         target: What outputs mean.
         train: Rows to learn from.
         folds: Who holds out what.
-        rule: Who may be whose neighbour; None allows all.
+        rules: Who may be whose neighbour.
         options: Seeds, device, limits, progress.
     """
     device, of_recipe = options.device, len(options.seeds) // len(recipes)
@@ -114,7 +114,7 @@ def fit_members(
     logger.info("%s", plan)
     place = torch.device("cpu") if plan.candidates_on_host else device
     sample = train.sample
-    bound = None if rule is None else rule.bind(sample.frame)
+    bound = [_bound(rule, sample) for rule in (rules.of_training_rows, rules.always)]
     rows, labels = Rows.from_arrays(train.arrays, place), torch.from_numpy(train.labels)
     data = TrainingRows(rows, labels.to(device), _mean_one(train, device))
     parts = [_fold_rows(fold, data, sample, bound, target) for fold in folds]
@@ -138,32 +138,52 @@ def fit_members(
     last_ids = [sample.ids.max(), *(fold.held_out.sample.ids.max() for fold in folds)]
     next_id = int(max(last_ids)) + 1
     about = sample.ids, sample.frame, sample.y, rows, data.labels
-    candidates = CandidateSet(*about, bound, next_id)
+    candidates = CandidateSet(*about, bound[1], next_id)
     return Fitted(members, candidates, plan)
+
+
+def _bound(rule: Rule | None, sample: Sample) -> BoundRule | None:
+    return None if rule is None else rule.bind(sample.frame)
 
 
 def _fold_rows(
     fold: Fold,
     data: TrainingRows,
     sample: Sample,
-    bound: BoundRule | None,
+    bound: Sequence[BoundRule | None],
     target: Target,
 ) -> tuple[TrainingRows, ValidationRows]:
-    """Return what a fold's members learn from, and what they stop early by."""
+    """Return what a fold's members learn from, and what they stop early by.
+
+    Rules are bound for training rows and for those that are held out.
+    """
     device, learned = data.labels.device, fold.learned
     held_out, score = fold.held_out, fold.score
     part = None if learned is None else torch.from_numpy(learned).to(device)
-    tagged, tagged_held_out = None, None
-    if bound is not None:
-        index = RuleIndex(bound if learned is None else bound.taken(learned), device)
-        tagged = index.tag(sample.frame)
-        tagged_held_out = index.tag(held_out.sample.frame)
+    samples = sample, held_out.sample
+    tagged, tagged_held_out = (
+        _tagged(rule, rows, learned, device)
+        for rule, rows in zip(bound, samples, strict=True)
+    )
     validation = ValidationRows(
         Rows.from_arrays(held_out.arrays, data.rows.num.device),
         lambda outputs: score(target.predictions(outputs.cpu().numpy())),
         tagged_held_out,
     )
     return replace(data, tagged=tagged, part=part), validation
+
+
+def _tagged(
+    bound: BoundRule | None,
+    rows: Sample,
+    learned: NDArray[np.int64] | None,
+    device: torch.device,
+) -> TaggedRows | None:
+    """Return what a rule allows the rows, among the candidates learned from."""
+    if bound is None:
+        return None
+    taken = bound if learned is None else bound.taken(learned)
+    return RuleIndex(taken, device).tag(rows.frame)
 
 
 def _mean_one(train: EncodedSample, device: torch.device) -> Tensor | None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tabr.search import Neighbors, top
+from tabr.search import Filter, Neighbors, top
 from tabr.search.exact import _select
 
 DEVICES = [
@@ -122,11 +122,18 @@ def test_exclude_of_minus_one_excludes_nobody() -> None:
     assert torch.equal(top(q, v, o, 9, exclude=none).position, top(q, v, o, 9).position)
 
 
+def flagged(may: Tensor) -> Filter:
+    """A filter that asks a function for flags (b, n)."""
+    b, n = may.shape
+    codes, ends = torch.zeros(1, n).int(), torch.zeros(1, b).int()
+    return Filter(codes, ends, ends, 0, 1, ((0, lambda r, c: may[r, c]),))
+
+
 @pytest.mark.parametrize("max_bytes", [None, 2_000])
 def test_rule_is_applied_before_the_selection(max_bytes: int | None) -> None:
     q, v, o = problem()
     may = torch.rand(30, 500, generator=torch.Generator().manual_seed(1)) < 0.03
-    neighbors = top(q, v, o, 25, allowed=lambda r, c: may[r, c], max_bytes=max_bytes)
+    neighbors = top(q, v, o, 25, filter=flagged(may), max_bytes=max_bytes)
     check_up_to_ties(neighbors, brute_force(q, v, o, 25, may), q, v, o)
 
 
@@ -134,7 +141,7 @@ def test_row_with_no_allowed_candidate_finds_nobody() -> None:
     q, v, o = problem()
     may = torch.ones(30, 500, dtype=torch.bool)
     may[5] = False
-    neighbors = top(q, v, o, 4, allowed=lambda r, c: may[r, c])
+    neighbors = top(q, v, o, 4, filter=flagged(may))
     assert not neighbors.found[5].any()
     assert neighbors.found[:5].all() and neighbors.found[6:].all()
 

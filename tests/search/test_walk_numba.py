@@ -15,6 +15,7 @@ from tests.search.test_exact import brute_force, check_up_to_ties, problem
 
 pytest.importorskip("numba")
 from tabr.search.exact import Neighbors
+from tabr.search.filter import Filter
 from tabr.search.walk_numba import walk
 
 
@@ -79,6 +80,43 @@ def test_who_is_excluded_is_not_found(n: int) -> None:
     itself = (position == torch.arange(40)[:, None]).any(1)
     assert torch.equal(itself, exclude < 0)
     assert found.all()
+
+
+def conditions(b: int, n: int, seed: int = 0) -> Filter:
+    """Codes within two intervals, the second of which is outside: 1 and (2 or 3)."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def codes(*shape: int) -> torch.Tensor:
+        return torch.randint(0, 9, shape, generator=generator).int()
+
+    low = codes(3, b)
+    return Filter(codes(3, n), low, low + codes(3, b) // 2, 0b010, 0b101)
+
+
+@pytest.mark.parametrize("n", [5, 300, 5000])
+@pytest.mark.parametrize("m", [3, 96])
+def test_only_whom_a_filter_allows_is_found(n: int, m: int) -> None:
+    q, v, o = problem(b=37, n=n)
+    filter = conditions(37, n)
+    may = filter.allowed(slice(0, 37), slice(0, n))
+    assert 0.05 < may.float().mean() < 0.6
+    near = Neighbors(*walk(q, v, o, min(m, n), filter=filter))
+    check_up_to_ties(near, brute_force(q, v, o, m, may), q, v, o)
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize("p", [3, 60])
+def test_neighbours_of_before_change_nothing(filtered: bool, p: int) -> None:
+    """Not under another metric, nor where some or all of them are gone."""
+    q, v, o = problem(b=140, n=4000, p=p)
+    filter = conditions(140, 4000) if filtered else None
+    exact_ones = walk(q, v, o, 12, None, filter)
+    for moved in (q, q + 0.1 * torch.randn_like(q), -q):
+        last = walk(moved, v, o, 12, None, filter)[0].int()
+        last[:3] = -1
+        last[5, 4] = -1
+        again = walk(q, v, o, 12, None, filter, last)
+        assert all(map(torch.equal, again, exact_ones))
 
 
 def test_who_was_removed_is_not_found() -> None:

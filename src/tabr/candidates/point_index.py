@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from tabr.device.compiled import has_numba
 from tabr.device.devices import has_triton
 from tabr.network.rows import Rows, take
 from tabr.network.tabr import Context, Metric, TabR
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _MOST = 512  # neighbours of a row that the kernels of a scan serve
 _CHUNK = 65_536  # candidates that are encoded or moved at a time
+_MOST_KEPT = 1 << 26  # last neighbours of all rows on a CPU: 256 MB
 
 
 class PointIndex:
@@ -107,9 +109,8 @@ class PointIndex:
         plain = rules is None or not rules.functions
         if self.scan is not None and plain and m <= _MOST:
             return self.scan.top(queries, m, exclude=exclude, filter=rules, last=last)
-        allowed = None if rules is None else rules.allowed
         candidates = self.vectors, self.offsets
-        return top(queries, *candidates, m, exclude=exclude, allowed=allowed)
+        return top(queries, *candidates, m, exclude=exclude, filter=rules, last=last)
 
     def context(self, near: Neighbors, *, complete: bool) -> Context:
         """Return neighbours as the network reads them, in its precision.
@@ -148,13 +149,14 @@ def candidate_points(network: TabR, rows: Rows) -> Tensor:
 class LastNeighbors:
     """The neighbours that rows had at their last search, which make the next faster.
 
-    Only the scan of a GPU reads them; elsewhere nothing is kept.
+    They are kept where something reads them: the scan of a GPU, the loops of a CPU.
     """
 
     def __init__(self, n: int, m: int, device: torch.device) -> None:
         """Take room for m neighbours of n rows, who have none yet."""
         self.positions: Tensor | None = None  # (n, m), -1 for nobody
-        if has_triton(device):
+        fits = n * m <= _MOST_KEPT and device.type == "cpu" and has_numba()
+        if fits or has_triton(device):
             shape = (n, m)
             self.positions = torch.full(shape, -1, dtype=torch.int32, device=device)
 

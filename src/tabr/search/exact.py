@@ -1,6 +1,6 @@
 """The search in torch: scores in chunks, then a selection in two stages.
 
-On a CPU compiled loops (`walk_numba`) do the same where no filter is set.
+On a CPU compiled loops (`walk_numba`) do the same where no filter asks a function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tabr.device.compiled import has_numba
-from tabr.search.filter import Allowed
+from tabr.search.filter import Allowed, Filter
 
 _ROWS = {"cpu": 256, "cuda": 1024}  # queries scored at a time
 _WIDEST = 256  # numbers of a vector: a tile of wider ones leaves a core's caches
@@ -41,7 +41,8 @@ def top(
     m: int,
     *,
     exclude: Tensor | None = None,
-    allowed: Allowed | None = None,
+    filter: Filter | None = None,
+    last: Tensor | None = None,
     max_bytes: int | None = None,
 ) -> Neighbors:
     """Return for each query the m candidates with the largest <query, vector> + offset.
@@ -52,7 +53,9 @@ def top(
         offsets: (n,), or None for zeros.
         m: Neighbours asked for; fewer come back where there are fewer candidates.
         exclude: (b,), the position of a candidate that is the query itself, or -1.
-        allowed: Which candidates a query may take, besides `exclude`.
+        filter: Which candidates a query may take, besides `exclude`.
+        last: (b, m), neighbours that the queries had before, whom they still may take,
+            or -1: they make it faster, and change nothing.
         max_bytes: Of scores held at a time; it never changes the result.
     """
     b, n = len(queries), len(vectors)
@@ -64,10 +67,11 @@ def top(
     if b == 0 or m == 0:
         empty = torch.zeros(b, m, dtype=torch.int64, device=queries.device)
         return Neighbors(empty, empty.bool())
-    if allowed is None and _can_walk(queries, vectors):
+    if (filter is None or not filter.functions) and _can_walk(queries, vectors):
         from tabr.search.walk_numba import walk
 
-        return Neighbors(*walk(queries, vectors, offsets, m, exclude))
+        return Neighbors(*walk(queries, vectors, offsets, m, exclude, filter, last))
+    allowed = None if filter is None else filter.allowed
     parts = []
     with _full_precision():
         for rows in _slices(b, n_rows):

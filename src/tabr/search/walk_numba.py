@@ -2,10 +2,12 @@
 
 A tile of candidates is scored for four queries at a time and never reaches memory. The
 first walk keeps the best score of each of some hundred bins: m bins that reach a score
-are m candidates that do, so it bounds the m-th best. The second lists whoever reaches
-the bound, hardly more than m; a list that is full is cut back to its m best, which give
-a new bound. Score and position are one number, so that of equals the lower position
-wins. Vectors are copied a tile at a time, and lie in memory as they like.
+are m candidates that do, so it bounds the m-th best. It is spared where the neighbours
+that the queries had before give a bound, and where a filter says who may be taken. The
+second walk lists whoever reaches the bound and may be taken, hardly more than m; a list
+that is full is cut back to its m best, which give a new bound. Score and position are
+one number, so that of equals the lower position wins. Vectors are copied a tile at a
+time, and lie in memory as they like.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from torch import Tensor
 from tabr.device.compiled import compiled
 from tabr.device.threads import split_work
 from tabr.device.tiles_numba import FOUR, TILE, multiply
+from tabr.search.filter import Filter
 
 _ROWS = 128  # queries of a walk, whose lists stay in a core's cache
 _WORD = 64  # candidates whose bits make a word
@@ -33,6 +36,7 @@ _BELOW_ZERO = np.uint64(0x7F7FFFFF)  # what the normal number next to it ranks a
 _LEAST = np.uint64(0x007FFFFF)  # what minus infinity ranks as
 _NARROW = 48  # numbers of a vector, up to which products cost less than long lists
 _SPARED = 4  # of so many tiles of wider vectors one is looked at beforehand
+_ROUNDING = np.float32(2.0**-23)
 
 
 def walk(
@@ -41,10 +45,13 @@ def walk(
     offsets: Tensor | None,
     m: int,
     exclude: Tensor | None = None,
+    filter: Filter | None = None,
+    last: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return positions and whether they were found, both (b, m), best first.
 
-    Shapes: queries (b, p) and vectors (n, p) of float32, offsets (n,), exclude (b,).
+    Shapes: queries (b, p) and vectors (n, p) of float32, offsets (n,), exclude (b,),
+    last (b, m). The filter has no functions, and allows whom the queries had last.
     """
     b, n = len(queries), len(vectors)
     if offsets is None:
@@ -56,12 +63,19 @@ def walk(
     strides = vectors.stride()
     size = 1 + sum((k - 1) * s for k, s in zip(vectors.shape, strides, strict=True))
     flat = vectors.as_strided((size,), (1,))
-    given = queries.contiguous(), flat, offsets.contiguous(), exclude.contiguous()
-    arrays = [x.numpy() for x in (*given, position, found)]
+    if filter is None:
+        nothing = torch.empty(0, 0, dtype=torch.int32)
+        filter = Filter(nothing, nothing, nothing, 0, 0)
+    if last is None:
+        last = torch.empty(0, 0, dtype=torch.int32)
+    given = queries, flat, offsets, exclude, last, filter.codes, filter.low, filter.high
+    arrays = [x.contiguous().numpy() for x in given]
+    arrays += [position.numpy(), found.numpy()]
+    bits = filter.outside, filter.ends
 
     def work(rows: range) -> None:
         z = queries.new_empty(FOUR + (queries.shape[1] + 1) * TILE).numpy()
-        _walk(z, *arrays, *strides, rows.start, rows.stop)
+        _walk(z, *arrays, *bits, *strides, rows.start, rows.stop)
 
     split_work(work, b)
     return position, found
@@ -139,7 +153,56 @@ def _bound(bins, keys, m, bound):
 
 
 @compiled
-def _enter(scores, bits, start, excluded, keys, n, m, bound):
+def _may_take(codes, low, high, outside, ends, i, j):
+    """Whether a filter lets query i take candidate j."""
+    clause = False
+    for c in range(len(codes)):
+        holds = low[c, i] <= codes[c, j] <= high[c, i]
+        clause |= holds != ((outside >> c) & 1 == 1)
+        if (ends >> c) & 1:
+            if not clause:
+                return False
+            clause = False
+    return True
+
+
+@compiled
+def _recall(query, flat, offsets, last, by_row, by_number, bound):
+    """Write a score that all candidates exceed whom a query had last, m of them.
+
+    A tile's scores are summed in another order, and may be smaller by that.
+    """
+    p, least = len(query), np.float32(np.inf)
+    for k in range(len(last)):
+        if last[k] < 0:
+            return
+        score = offsets[last[k]]
+        size = abs(score)
+        for q in range(p):
+            part = query[q] * flat[last[k] * by_row + q * by_number]
+            score += part
+            size += abs(part)
+        least = min(least, score - (p + 4) * _ROUNDING * size)
+    bound[0] = least
+
+
+@compiled
+def _enter(
+    scores,
+    bits,
+    start,
+    excluded,
+    keys,
+    n,
+    m,
+    bound,
+    codes,
+    low,
+    high,
+    outside,
+    ends,
+    i,
+):
     """Let a tile's candidates into a list of n keys; return how many it has then."""
     if n > len(keys) - TILE:
         _select(keys, n, m)
@@ -154,7 +217,9 @@ def _enter(scores, bits, start, excluded, keys, n, m, bound):
             lowest = better & (~better + _ONE)
             j = first + _PLACE[(lowest * _DE_BRUIJN) >> np.uint64(58)]
             better ^= lowest
-            if start + j != excluded:
+            if start + j != excluded and _may_take(
+                codes, low, high, outside, ends, i, start + j
+            ):
                 keys[n] = _key(bits[j], start + j)
                 n += 1
     return n
@@ -217,14 +282,20 @@ def _walk(
     flat,
     offsets,
     exclude,
+    last,
+    codes,
+    low,
+    high,
     position,
     found,
+    outside,
+    ends,
     by_row,
     by_number,
-    first,
-    last,
+    begin,
+    end,
 ):
-    """Find the best m for queries first..last, some of them at a time."""
+    """Find the best m for queries begin..end, some of them at a time."""
     m, n = position.shape[1], len(offsets)
     z, c, tile = buffer[:FOUR], buffer[FOUR : FOUR + TILE], buffer[FOUR + TILE :]
     bits = z.view(np.uint32)
@@ -232,11 +303,22 @@ def _walk(
     bins = np.empty((_ROWS, n_bins), np.float32)
     keys = np.empty((_ROWS, max(4 * m, n_bins) + TILE), np.uint64)
     counts, bounds = np.empty(_ROWS, np.int64), np.empty((_ROWS, 1), np.float32)
-    for top in range(first, last, _ROWS):
-        bottom = min(top + _ROWS, last)
+    for top in range(begin, end, _ROWS):
+        bottom = min(top + _ROWS, end)
         counts[:] = 0
         bounds[:] = -np.inf
-        if n >= _SPARED * n_bins and n_bins > m:
+        n_bounded = 0
+        if last.shape[1] == m:
+            for i in range(top, bottom):
+                bound = bounds[i - top]
+                _recall(queries[i], flat, offsets, last[i], by_row, by_number, bound)
+                n_bounded += bound[0] > -np.inf
+        if (
+            2 * n_bounded <= bottom - top
+            and len(codes) == 0
+            and n >= _SPARED * n_bins
+            and n_bins > m
+        ):
             _foresee(
                 z, c, tile, queries, flat, offsets, by_row, by_number, bins, top, bottom
             )
@@ -257,6 +339,12 @@ def _walk(
                         counts[k],
                         m,
                         bounds[k],
+                        codes,
+                        low,
+                        high,
+                        outside,
+                        ends,
+                        i + r,
                     )
         for i in range(top, bottom):
             _finish(keys[i - top], counts[i - top], position[i], found[i])

@@ -14,6 +14,7 @@ from tabr.search import exact
 from tests.search.test_exact import brute_force, check_up_to_ties, problem
 
 pytest.importorskip("numba")
+from tabr.search import walk_numba
 from tabr.search.exact import Neighbors
 from tabr.search.filter import Filter
 from tabr.search.walk_numba import walk
@@ -146,12 +147,37 @@ def test_vectors_may_lie_in_memory_in_any_order() -> None:
         assert all(map(torch.equal, walk(q, same, o, 9), expected))
 
 
-def test_a_large_search_walks_where_numba_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "_WORTH_IT", 1000)
-    q, v, o = problem(n=3000)
-    exclude: Any = torch.arange(len(q))
+@pytest.mark.parametrize(
+    ("b", "n", "walks"),
+    [
+        (exact._FEW - 1, 5_000, False),
+        (exact._FEW, 5_000, True),
+        (exact._FEW, 2_000, False),
+        (1, exact._WORTH_IT, True),
+    ],
+)
+def test_searches_that_are_worth_it_walk(
+    b: int, n: int, walks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    q, v, o = problem(b=b, n=n, p=2)
+    calls = []
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return walk(*arguments)
+
+    monkeypatch.setattr(walk_numba, "walk", counted)
+    near = exact.top(q, v, o, 9)
+    assert len(calls) == walks
+    check_up_to_ties(near, brute_force(q, v, o, 9), q, v, o)
+
+
+def test_without_numba_the_neighbours_are_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    q, v, o = problem(b=exact._FEW, n=3000)
+    exclude = torch.arange(len(q))
     walked = exact.top(q, v, o, 9, exclude=exclude)
-    assert all(map(torch.equal, walked, walk(q, v, o, 9, exclude)))
     monkeypatch.setitem(sys.modules, "numba", None)
     has_numba.cache_clear()
     try:

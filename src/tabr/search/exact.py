@@ -19,6 +19,8 @@ from tabr.search.filter import Allowed, Filter
 _ROWS = {"cpu": 256, "cuda": 1024}  # queries scored at a time
 _WIDEST = 256  # numbers of a vector: a tile of wider ones leaves a core's caches
 _WORTH_IT = 1 << 20  # scores below which numba is not worth its import
+_FEW = 32  # queries, of more of which the network needs numba anyway
+_WORTH_LOOPS = 1 << 16  # scores below which torch is as fast
 SCORE_BYTES = {"cpu": 1 << 28, "cuda": 1 << 31}  # scores held at a time
 
 
@@ -91,11 +93,12 @@ def top(
 
 def _can_walk(queries: Tensor, vectors: Tensor) -> bool:
     """Whether compiled loops find the best sooner than torch does."""
+    least = _WORTH_IT if len(queries) < _FEW else _WORTH_LOOPS
     return (
         queries.device.type == vectors.device.type == "cpu"
         and queries.dtype == vectors.dtype == torch.float32
         and queries.shape[1] <= _WIDEST
-        and len(queries) * len(vectors) >= _WORTH_IT
+        and len(queries) * len(vectors) >= least
         and has_numba()
     )
 

@@ -46,15 +46,17 @@ class PointIndex:
     ) -> None:
         """Centre the points and take over the metric, or the network's present one."""
         self.network, self.points, self.labels = network, points, labels
-        self.center = (
-            points.mean(0) if len(points) else points.new_zeros(points.shape[1])
-        )
+        self.center = self._center_of(points)
         self.vectors = points - self.center
         self.scan = _make_scan(self.vectors)
         if self.scan is not None:  # it has a copy of its own: one is enough
             n, p = self.vectors.shape
             self.vectors = self.scan.vectors[:n, :p]
         self.refresh(metric)
+
+    def _center_of(self, points: Tensor) -> Tensor:
+        """Return the point that all are moved by, (p,)."""
+        return points.mean(0) if len(points) else points.new_zeros(points.shape[1])
 
     @torch.no_grad()
     def refresh(self, metric: Metric | None = None) -> None:
@@ -109,6 +111,17 @@ class PointIndex:
         plain = rules is None or not rules.functions
         if self.scan is not None and plain and m <= _MOST:
             return self.scan.top(queries, m, exclude=exclude, filter=rules, last=last)
+        return self._top(queries, m, exclude, rules, last)
+
+    def _top(
+        self,
+        queries: Tensor,
+        m: int,
+        exclude: Tensor | None,
+        rules: Filter | None,
+        last: Tensor | None,
+    ) -> Neighbors:
+        """Return the best m for queries (b, p), where no scan serves them."""
         candidates = self.vectors, self.offsets
         return top(queries, *candidates, m, exclude=exclude, filter=rules, last=last)
 

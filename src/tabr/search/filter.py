@@ -57,6 +57,12 @@ class Filter(NamedTuple):
         return conjunction
 
 
+def unlimited() -> Filter:
+    """Return the filter without a condition."""
+    nothing = torch.empty(0, 0, dtype=torch.int32)
+    return Filter(nothing, nothing, nothing, 0, 0)
+
+
 def among(flags: Tensor, rules: Filter | None, b: int) -> Filter:
     """Return the rules with one more: a candidate's flag must be one."""
     codes, one = flags[None], flags.new_ones(1, b)

@@ -19,24 +19,24 @@ from torch import Tensor
 from tabr.device.compiled import compiled
 from tabr.device.threads import split_work
 from tabr.device.tiles_numba import FOUR, TILE, multiply
-from tabr.search.filter import Filter
+from tabr.search.filter import Filter, unlimited
+from tabr.search.ranking_numba import (
+    DE_BRUIJN,
+    ONE,
+    PLACE,
+    ROUNDING,
+    WORD,
+    bound_of,
+    finish,
+    key_of,
+    may_take,
+    raise_to,
+    select,
+)
 
 _ROWS = 128  # queries of a walk, whose lists stay in a core's cache
-_WORD = 64  # candidates whose bits make a word
-_ONE = np.uint64(1)
-# The place of a word's only bit, by six bits of its product with this number.
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_PLACE = np.zeros(64, np.int64)
-for _i in range(64):
-    _PLACE[((int(_DE_BRUIJN) << _i) % 2**64) >> 58] = _i
-_SIGN = np.uint32(0x80000000)
-_ALL = np.uint32(0xFFFFFFFF)
-_SHIFT = np.uint64(32)
-_BELOW_ZERO = np.uint64(0x7F7FFFFF)  # what the normal number next to it ranks as
-_LEAST = np.uint64(0x007FFFFF)  # what minus infinity ranks as
 _NARROW = 48  # numbers of a vector, up to which products cost less than long lists
 _SPARED = 4  # of so many tiles of wider vectors one is looked at beforehand
-_ROUNDING = np.float32(2.0**-23)
 
 
 def walk(
@@ -63,9 +63,7 @@ def walk(
     strides = vectors.stride()
     size = 1 + sum((k - 1) * s for k, s in zip(vectors.shape, strides, strict=True))
     flat = vectors.as_strided((size,), (1,))
-    if filter is None:
-        nothing = torch.empty(0, 0, dtype=torch.int32)
-        filter = Filter(nothing, nothing, nothing, 0, 0)
+    filter = unlimited() if filter is None else filter
     if last is None:
         last = torch.empty(0, 0, dtype=torch.int32)
     given = queries, flat, offsets, exclude, last, filter.codes, filter.low, filter.high
@@ -79,91 +77,6 @@ def walk(
 
     split_work(work, b)
     return position, found
-
-
-@compiled
-def _key(bits, position):
-    """Return one number that ranks as the score of these bits, then lower positions."""
-    if bits == _SIGN:  # minus zero is zero
-        bits = np.uint32(0)
-    ordered = np.uint32(~bits) if bits & _SIGN else np.uint32(bits | _SIGN)
-    return (np.uint64(ordered) << _SHIFT) | np.uint64(_ALL - np.uint32(position))
-
-
-@compiled
-def _select(keys, n, m):
-    """Move the m largest of n different keys to the front, the least of them last."""
-    low, high = 0, n - 1
-    while low < high:
-        middle = (low + high) // 2
-        a, b, c = keys[low], keys[middle], keys[high]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i, j = low, high
-        while i <= j:
-            while keys[i] > pivot:
-                i += 1
-            while keys[j] < pivot:
-                j -= 1
-            if i <= j:
-                keys[i], keys[j] = keys[j], keys[i]
-                i += 1
-                j -= 1
-        if m - 1 <= j:
-            high = j
-        elif m - 1 >= i:
-            low = i
-        else:
-            return
-
-
-@compiled
-def _sort(keys, n):
-    """Sort n keys, the largest first."""
-    gap = n // 2
-    while gap > 0:
-        for i in range(gap, n):
-            key, j = keys[i], i
-            while j >= gap and keys[j - gap] < key:
-                keys[j] = keys[j - gap]
-                j -= gap
-            keys[j] = key
-        gap = 1 if gap == 2 else gap * 5 // 11
-
-
-@compiled
-def _raise(bound, key):
-    """Write the score that a key ranks by."""
-    ordered = np.uint32(key >> _SHIFT)
-    word = bound.view(np.uint32)
-    word[0] = np.uint32(ordered ^ _SIGN) if ordered & _SIGN else np.uint32(~ordered)
-
-
-@compiled
-def _bound(bins, keys, m, bound):
-    """Write a score that at least m candidates exceed, of m + 1 bins one each."""
-    bits = bins.view(np.uint32)
-    for j in range(len(bins)):
-        keys[j] = _key(bits[j], j)
-    _select(keys, len(bins), m + 1)
-    ordered = keys[m] >> _SHIFT
-    if ordered > _LEAST:
-        # The next lower score; that of zero is no zero with a sign.
-        below = _BELOW_ZERO if ordered == np.uint64(_SIGN) else ordered - _ONE
-        _raise(bound, below << _SHIFT)
-
-
-@compiled
-def _may_take(codes, low, high, outside, ends, i, j):
-    """Whether a filter lets query i take candidate j."""
-    clause = False
-    for c in range(len(codes)):
-        holds = low[c, i] <= codes[c, j] <= high[c, i]
-        clause |= holds != ((outside >> c) & 1 == 1)
-        if (ends >> c) & 1:
-            if not clause:
-                return False
-            clause = False
-    return True
 
 
 @compiled
@@ -182,7 +95,7 @@ def _recall(query, flat, offsets, last, by_row, by_number, bound):
             part = query[q] * flat[last[k] * by_row + q * by_number]
             score += part
             size += abs(part)
-        least = min(least, score - (p + 4) * _ROUNDING * size)
+        least = min(least, score - (p + 4) * ROUNDING * size)
     bound[0] = least
 
 
@@ -205,37 +118,24 @@ def _enter(
 ):
     """Let a tile's candidates into a list of n keys; return how many it has then."""
     if n > len(keys) - TILE:
-        _select(keys, n, m)
+        select(keys, n, m)
         n = m
-        _raise(bound, keys[m - 1])
+        raise_to(bound, keys[m - 1])
     limit = bound[0]
-    for first in range(0, TILE, _WORD):
+    for first in range(0, TILE, WORD):
         better = np.uint64(0)
-        for j in range(_WORD):
+        for j in range(WORD):
             better |= np.uint64(scores[first + j] > limit) << np.uint64(j)
         while better:
-            lowest = better & (~better + _ONE)
-            j = first + _PLACE[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+            lowest = better & (~better + ONE)
+            j = first + PLACE[(lowest * DE_BRUIJN) >> np.uint64(58)]
             better ^= lowest
-            if start + j != excluded and _may_take(
+            if start + j != excluded and may_take(
                 codes, low, high, outside, ends, i, start + j
             ):
-                keys[n] = _key(bits[j], start + j)
+                keys[n] = key_of(bits[j], start + j)
                 n += 1
     return n
-
-
-@compiled
-def _finish(keys, n, position, found):
-    """Write the best of a list of n keys."""
-    m = len(position)
-    if n > m:
-        _select(keys, n, m)
-        n = m
-    _sort(keys, n)
-    for k in range(n):
-        position[k] = np.int64(_ALL - np.uint32(keys[k] & np.uint64(_ALL)))
-        found[k] = True
 
 
 @compiled
@@ -323,7 +223,7 @@ def _walk(
                 z, c, tile, queries, flat, offsets, by_row, by_number, bins, top, bottom
             )
             for i in range(bottom - top):
-                _bound(bins[i], keys[i], m, bounds[i])
+                bound_of(bins[i], keys[i], m, bounds[i])
         for start in range(0, n, TILE):
             _lay_out(tile, c, flat, offsets, start, by_row, by_number)
             for i in range(top, bottom, 4):
@@ -347,4 +247,4 @@ def _walk(
                         i + r,
                     )
         for i in range(top, bottom):
-            _finish(keys[i - top], counts[i - top], position[i], found[i])
+            finish(keys[i - top], counts[i - top], position[i], found[i])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tabr.candidates.device_rules import TaggedRows
 from tabr.candidates.point_index import LastNeighbors, PointIndex, candidate_points
+from tabr.candidates.sparse_index import make_index
 from tabr.device.member_axis import n_members
 from tabr.device.random import dropout
 from tabr.network.hidden_sum import sharing_pays
@@ -82,7 +83,7 @@ class Contexts:
         self.fixed: PointIndex | None = None
         if network.points_are_fixed:
             self.points = candidate_points(network, data.rows)
-            self.fixed = PointIndex(network, *self._of_part(self.points))
+            self.fixed = make_index(network, *self._of_part(self.points))
         self.frozen: Neighbors | None = None  # by places
         self.complete = n > m and data.tagged is None and share == 1.0
         self.last = LastNeighbors(n, min(m, n), data.labels.device)

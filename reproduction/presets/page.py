@@ -103,9 +103,9 @@ fewest others. Threads are as the runs state them.
 {table}"""
 
 _SECONDS = """\
-The picture has a panel for each hardware that a preset ran on. Errors are over those of
-the tuned trees (published) that are best on the set, so 1 is no library's own score;
-both means are over the same sets."""
+The picture has a panel for each hardware that a preset and another ran on. Errors are
+over those of the tuned trees (published) that are best on the set, so 1 is no library's
+own score; both means are over the same sets."""
 
 _COMMITS = """## Where the runs come from
 

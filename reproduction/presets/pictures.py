@@ -117,14 +117,14 @@ def draw_seconds(
 ) -> None:
     """Draw mean errors against mean seconds, a panel for each hardware of a preset.
 
-    The errors are over those of the best tuned trees of each set, and the means over
-    the sets that all of a panel have.
+    There must be somebody beside it. The errors are over those of the best tuned trees
+    of each set, and the means over the sets that all of a panel have.
     """
     panels = {
         hardware: points
         for hardware, rows in rows_of.items()
         if any(row.contestant in PRESETS for row in rows)
-        and (points := _points(results, rows))
+        and len(points := _points(results, rows)) > 1
     }
     if not panels:
         return

@@ -75,8 +75,21 @@ def test_networks_have_a_table_of_the_sets_that_they_ran_on(tmp_path: Path) -> N
     assert "adult" not in table
 
 
+def test_a_preset_that_is_alone_on_its_hardware_has_no_picture_of_seconds(
+    tmp_path: Path,
+) -> None:
+    publish(tmp_path, {("california", "XGBoost", "single"): (0.43, 0.001)})
+    add_runs(tmp_path, "california", "tabr-d-default", [0.39])
+    add_runs(tmp_path, "california", "catboost-default", [0.43], hardware="another")
+    page = tmp_path / "docs" / "presets.md"
+    assert "presets-seconds.svg" not in page_of(tmp_path, page)
+    add_runs(tmp_path, "california", "catboost-default", [0.43])
+    assert "presets-seconds.svg" in page_of(tmp_path, page)
+
+
 def test_the_page_shows_the_pictures_that_were_drawn(tmp_path: Path) -> None:
     make(tmp_path)
+    add_runs(tmp_path, "california", "catboost-default", [0.43])
     page = tmp_path / "docs" / "presets.md"
     text = page_of(tmp_path, page)
     for name in PICTURES:

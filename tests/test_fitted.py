@@ -152,6 +152,17 @@ def test_training_rows_learn_from_other_times_where_held_out_rows_lie_ahead(
     assert all(rules is None for rules, _, _ in searches) == ("candidates" not in how)
 
 
+def test_a_time_that_most_rows_share_parts_nothing(searches: list[Any]) -> None:
+    frame, y = table(300)
+    frame["day"] = pd.Timestamp("2024-01-01")
+    frame.loc[:90, "day"] -= pd.to_timedelta(np.arange(91), "D")
+    frame.loc[250:, "day"] += pd.to_timedelta(np.arange(1, 51), "D")
+    held_out = frame[250:], y[250:]
+    model = TabRRegressor(**SMALL).fit(frame[:250], y[:250], eval_set=held_out)
+    assert model.preprocessor_.trend == "day"
+    assert all(rules is None for rules, _, _ in searches)
+
+
 def test_rows_held_out_at_random_part_no_times(searches: list[Any]) -> None:
     frame, y = table(300)
     TabRRegressor(**SMALL).fit(frame, y)

@@ -100,7 +100,7 @@ class _TabR(Parameters, FittedModel):
             target,
             learned,
             folds,
-            self._rules(preprocessor.trend),
+            self._rules(preprocessor.trend, train),
             FitOptions(
                 seeds,
                 device,
@@ -158,7 +158,7 @@ class _TabR(Parameters, FittedModel):
         train, held_out = sample.hold_out(fraction, strata, seed, split)
         return train, [(None, held_out)]
 
-    def _rules(self, trend: str | None) -> Rules:
+    def _rules(self, trend: str | None, train: Sample) -> Rules:
         """Return who may be whose neighbour, if held-out rows lead in a column.
 
         Rows of the same days are alike, and have alike labels: rows to come find none
@@ -167,7 +167,8 @@ class _TabR(Parameters, FittedModel):
         n_periods = self._preset.n_periods
         if trend is None or not n_periods or self.candidates is not None:
             return Rules(self.candidates)
-        return Rules(None, ~SamePeriod(trend, n_periods))
+        rule = SamePeriod(trend, n_periods)
+        return Rules(None, ~rule if rule.parts(train.frame) else None)
 
     def _fold(
         self,

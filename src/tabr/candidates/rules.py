@@ -242,6 +242,12 @@ class SamePeriod(Leaf):
         cells = read_cells(candidates, self.column, in_fit=True)
         return Periods.of(cells, self.n_periods)
 
+    def parts(self, candidates: pd.DataFrame) -> bool:
+        """Whether no period has most of the candidates, as one of few times may."""
+        codes = self.over(candidates).codes
+        counts = np.bincount(codes[codes >= 0], minlength=1)
+        return bool(2 * counts.max() <= len(codes))
+
 
 @dataclass(frozen=True)
 class Where(Leaf):

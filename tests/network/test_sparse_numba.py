@@ -49,12 +49,39 @@ def test_lengths_and_gradients_are_those_of_the_quadratic_form(
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("p", [8, 40])
+@pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("p", [8, 100])
 def test_zeros_do_not_matter_for_the_form_that_is_chosen(p: int, share: float) -> None:
-    d, gram = differences(6, 9, p, share), symmetric(p)
+    d, gram = differences(40, 96, p, share), symmetric(p)
     expected = torch.einsum("bmp,pq,bmq->bm", d, gram, d)
-    torch.testing.assert_close(squared_length(d, gram), expected)
+    lengths = squared_length(d.float(), gram.float())
+    torch.testing.assert_close(lengths.double(), expected, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("b", "p", "share", "dtype", "is_taken"),
+    [
+        (40, 100, 0.2, torch.float32, True),
+        (40, 100, 0.6, torch.float32, False),
+        (40, 60, 0.2, torch.float32, False),
+        (1, 100, 0.2, torch.float32, False),  # a single prediction
+        (40, 100, 0.2, torch.float64, False),  # a fitted model's
+    ],
+)
+def test_loops_measure_many_sparse_differences_of_training(
+    b: int,
+    p: int,
+    share: float,
+    dtype: torch.dtype,
+    is_taken: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls, real = [], SquaredLength.apply
+    monkeypatch.setattr(
+        SquaredLength, "apply", lambda *given: calls.append(given) or real(*given)
+    )
+    squared_length(differences(b, 96, p, share).to(dtype), symmetric(p).to(dtype))
+    assert len(calls) == is_taken
 
 
 def test_fours_hold_every_number_of_the_rows_pairs_and_no_other() -> None:

@@ -29,6 +29,9 @@ from tabr.network import hidden_sum_cpu
 
 _VERY_WIDE = 200  # points whose products cost far more than reading them
 _MOST_PARTS = 64  # of rows, whose sums are added up
+_WORTH_LOOPS = 80  # numbers of a difference, of fewer of which torch is as fast
+_MOST_LEFT = 0.3  # share of them that is not zero, up to which loops are faster
+_MANY_PAIRS = 2048  # pairs of which single predictions have fewer
 
 
 def hidden_sum(
@@ -82,13 +85,25 @@ def _fit_cache(difference: Tensor, weight: Tensor) -> bool:
 
 def squared_length(difference: Tensor, gram: Tensor) -> Tensor:
     """Return d' gram d of differences d (b, m, p), (b, m); the gram is symmetric."""
-    if passes_zeros(difference):
+    if passes_zeros(difference) and _is_sparse(difference):
         from tabr.network import sparse_numba
 
         kernel: Any = sparse_numba.SquaredLength
         lengths: Tensor = kernel.apply(difference, gram)
         return lengths
     return (product(difference, gram) * difference).sum(-1)
+
+
+def _is_sparse(difference: Tensor) -> bool:
+    """Whether lengths of differences are measured faster where zeros are passed by.
+
+    Only training and evaluation ask, in float32; single predictions are small.
+    """
+    b, m, p = difference.shape
+    if difference.dtype != torch.float32 or p < _WORTH_LOOPS or b * m < _MANY_PAIRS:
+        return False
+    some = difference[:: max(1, b // 16)]
+    return int(torch.count_nonzero(some)) <= _MOST_LEFT * some.numel()
 
 
 def product(x: Tensor, matrix: Tensor) -> Tensor:

@@ -24,9 +24,13 @@ def differences(b: int, m: int, p: int, share: float = 0.3) -> Tensor:
     return d * (torch.rand(b, m, p, generator=generator) < share)
 
 
+def root(p: int, d: int | None = None) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(d or p, p, generator=generator).double()
+
+
 def symmetric(p: int) -> Tensor:
-    root = torch.randn(p, p, generator=torch.Generator().manual_seed(1)).double()
-    return (root @ root.T).requires_grad_()
+    return (root(p).T @ root(p)).requires_grad_()
 
 
 @pytest.mark.parametrize(("b", "m", "p"), SHAPES)
@@ -50,11 +54,13 @@ def test_lengths_and_gradients_are_those_of_the_quadratic_form(
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
-@pytest.mark.parametrize("p", [8, 100])
-def test_zeros_do_not_matter_for_the_form_that_is_chosen(p: int, share: float) -> None:
-    d, gram = differences(40, 96, p, share), symmetric(p)
-    expected = torch.einsum("bmp,pq,bmq->bm", d, gram, d)
-    lengths = squared_length(d.float(), gram.float())
+@pytest.mark.parametrize(("p", "width"), [(8, 8), (8, 5), (100, 100), (100, 30)])
+def test_lengths_are_those_of_keys_in_whatever_form(
+    p: int, width: int, share: float
+) -> None:
+    d, key = differences(40, 96, p, share), root(p, width)
+    expected = (d @ key.T).square().sum(-1)
+    lengths = squared_length(d.float(), key.float(), (key.T @ key).float())
     torch.testing.assert_close(lengths.double(), expected, rtol=1e-4, atol=1e-2)
 
 
@@ -80,7 +86,8 @@ def test_loops_measure_many_sparse_differences_of_training(
     monkeypatch.setattr(
         SquaredLength, "apply", lambda *given: calls.append(given) or real(*given)
     )
-    squared_length(differences(b, 96, p, share).to(dtype), symmetric(p).to(dtype))
+    key = root(p).to(dtype)
+    squared_length(differences(b, 96, p, share).to(dtype), key, key.T @ key)
     assert len(calls) == is_taken
 
 

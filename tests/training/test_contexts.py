@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tabr.config import STEPS, EmbeddingConfig, NetworkConfig
 from tabr.device.random import dropout
-from tabr.network.rows import Rows
+from tabr.network.rows import Rows, take
 from tabr.network.tabr import Context, TabR
 from tabr.tables.shape import DataShape
 from tabr.training.contexts import Contexts, TrainingRows, context_change
@@ -259,3 +259,28 @@ def test_encoded_neighbours_are_without_a_column_as_their_row_is(b: int) -> None
             not torch.equal(points, network.points(rows.take(near.position)))
         )
     assert n_without > 5
+
+
+@pytest.mark.parametrize(("n_num", "shares"), [(2, False), (50, True)])
+def test_products_are_shared_where_zeros_are_not_passed_by(
+    n_num: int, shares: bool
+) -> None:
+    """Both points have 52 numbers: two and fifty levels, or numbers alone."""
+    pytest.importorskip("numba")
+    n, generator = 4000, torch.Generator().manual_seed(0)
+    num = torch.randn(n, n_num, generator=generator)
+    cat = torch.randint(50 if n_num == 2 else 2, (n, 1), generator=generator)
+    levels = (50,) if n_num == 2 else (2,)
+    rows = Rows(num, num[:, :0], cat)
+    shape = DataShape(n_num, 0, levels, "regression", 0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = TabR(NetworkConfig(width=64), shape)
+    contexts = Contexts(network, TrainingRows(rows, num[:, 0]), 96)
+    context = contexts.of(torch.arange(256))
+    assert (context.positions is not None) == shares
+    expected = take(network.points(rows), contexts.neighbors(
+        torch.arange(256), contexts.snapshot(256)
+    ).position)  # fmt: skip
+    points = context.points if not shares else take(context.points, context.positions)
+    torch.testing.assert_close(points, expected)

@@ -83,14 +83,16 @@ def _fit_cache(difference: Tensor, weight: Tensor) -> bool:
     return difference.device.type == "cpu" and n_bytes <= hidden_sum_cpu.CACHE_BYTES
 
 
-def squared_length(difference: Tensor, gram: Tensor) -> Tensor:
-    """Return d' gram d of differences d (b, m, p), (b, m); the gram is symmetric."""
+def squared_length(difference: Tensor, key: Tensor, gram: Tensor) -> Tensor:
+    """Return |key d|^2 = d' gram d of differences d (b, m, p), (b, m)."""
     if passes_zeros(difference) and _is_sparse(difference):
         from tabr.network import sparse_numba
 
         kernel: Any = sparse_numba.SquaredLength
         lengths: Tensor = kernel.apply(difference, gram)
         return lengths
+    if len(key) < len(gram):  # keys are narrower than points
+        return product(difference, key.T).square().sum(-1)
     return (product(difference, gram) * difference).sum(-1)
 
 

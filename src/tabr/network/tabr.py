@@ -32,7 +32,7 @@ from tabr.network.embeddings import (
     is_fixed,
     make_embedding,
 )
-from tabr.network.hidden_sum import product, squared_length
+from tabr.network.hidden_sum import squared_length
 from tabr.network.labels import make_label_value
 from tabr.network.layers import Block, Difference, Heads, mean_output
 from tabr.network.rows import Rows, take
@@ -266,9 +266,7 @@ class TabR(nn.Module):
         if self.to_query is not None:
             key: Tensor = self.to_key(self._represent(points, columns))
             return -(self._query(point, columns)[:, None] - key).square().sum(-1)
-        if len(metric.key) < len(metric.gram):  # keys are narrower than points
-            return -product(difference, metric.key.T).square().sum(-1)
-        return -squared_length(difference, metric.gram)
+        return -squared_length(difference, metric.key, metric.gram)
 
     def _mean_value(
         self,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tabr.candidates.device_rules import TaggedRows
 from tabr.candidates.point_index import LastNeighbors, PointIndex, candidate_points
-from tabr.candidates.sparse_index import make_index
+from tabr.candidates.sparse_index import SparseIndex, make_index
 from tabr.device.member_axis import n_members
 from tabr.device.random import dropout
 from tabr.network.hidden_sum import sharing_pays
@@ -84,6 +84,8 @@ class Contexts:
         if network.points_are_fixed:
             self.points = candidate_points(network, data.rows)
             self.fixed = make_index(network, *self._of_part(self.points))
+        # Pairs of which zeros are passed by cost less than whole products.
+        self.shares = network.can_share and not isinstance(self.fixed, SparseIndex)
         self.frozen: Neighbors | None = None  # by places
         self.complete = n > m and data.tagged is None and share == 1.0
         self.last = LastNeighbors(n, min(m, n), data.labels.device)
@@ -130,7 +132,7 @@ class Contexts:
             return Context(encoded, labels, mask)
         n, p = points.shape
         n_pairs, device = position.numel(), position.device
-        if self.network.can_share and sharing_pays(n, n_pairs, p, device):
+        if self.shares and sharing_pays(n, n_pairs, p, device):
             return Context(points, labels, mask, position)
         return Context(take(points, position), labels, mask)
 

@@ -73,6 +73,14 @@ def test_neighbours_of_before_change_nothing(filtered: bool) -> None:
         assert all(map(torch.equal, walk(q, vectors, o, 12, None, filter, last), exact))
 
 
+def test_candidates_that_are_all_alike_are_found_again() -> None:
+    q, v, o = torch.randn(40, 5), torch.zeros(3000, 5), torch.zeros(3000)
+    position, _ = walk(q, SparseVectors.of(v), o, 12)
+    again = walk(q, SparseVectors.of(v), o, 12, last=position.int())
+    assert again[1].all()
+    assert torch.equal(again[0], torch.arange(12).expand(40, 12))
+
+
 def test_among_equals_the_lower_position_wins() -> None:
     v = torch.zeros(900, 5)
     v[::3, 0] = 1.0

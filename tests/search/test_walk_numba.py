@@ -54,6 +54,14 @@ def test_the_order_of_candidates_does_not_matter(order: int) -> None:
     check_up_to_ties(near, brute_force(q, v, o, 50), q, v, o)
 
 
+def test_candidates_that_are_all_alike_are_found_again() -> None:
+    q, v, o = torch.randn(40, 5), torch.zeros(3000, 5), torch.zeros(3000)
+    position, _ = walk(q, v, o, 12)
+    again = walk(q, v, o, 12, last=position.int())
+    assert again[1].all()
+    assert torch.equal(again[0], torch.arange(12).expand(40, 12))
+
+
 def test_among_equals_the_lower_position_wins() -> None:
     q = torch.ones(2, 3)
     for n in (500, 20_000):

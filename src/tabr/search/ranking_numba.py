@@ -16,6 +16,7 @@ ONE = np.uint64(1)
 SHIFT = np.uint64(32)
 WORD = 64  # candidates whose bits make a word
 ROUNDING = np.float32(2.0**-23)
+TINY = np.float32(1e-30)  # by which a bound lies below scores that are exact
 # The place of a word's only bit, by six bits of its product with this number.
 DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 PLACE = np.zeros(64, np.int64)

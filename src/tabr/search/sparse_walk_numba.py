@@ -22,6 +22,7 @@ from tabr.search.ranking_numba import (
     ONE,
     PLACE,
     ROUNDING,
+    TINY,
     WORD,
     bound_of,
     finish,
@@ -177,7 +178,7 @@ def _recall(query, starts, columns, values, offsets, last, bound):
                 part = query[columns[x]] * values[x]
                 score += part
                 size += abs(part)
-        least = min(least, score - (p + 4) * ROUNDING * size)
+        least = min(least, score - ((p + 4) * ROUNDING * size + TINY))
     bound[0] = least
 
 

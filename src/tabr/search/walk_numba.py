@@ -25,6 +25,7 @@ from tabr.search.ranking_numba import (
     ONE,
     PLACE,
     ROUNDING,
+    TINY,
     WORD,
     bound_of,
     finish,
@@ -95,7 +96,7 @@ def _recall(query, flat, offsets, last, by_row, by_number, bound):
             part = query[q] * flat[last[k] * by_row + q * by_number]
             score += part
             size += abs(part)
-        least = min(least, score - (p + 4) * ROUNDING * size)
+        least = min(least, score - ((p + 4) * ROUNDING * size + TINY))
     bound[0] = least
 
 

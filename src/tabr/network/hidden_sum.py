@@ -92,8 +92,8 @@ def squared_length(difference: Tensor, key: Tensor, gram: Tensor) -> Tensor:
         lengths: Tensor = kernel.apply(difference, gram)
         return lengths
     if len(key) < len(gram):  # keys are narrower than points
-        return product(difference, key.T).square().sum(-1)
-    return (product(difference, gram) * difference).sum(-1)
+        return _product(difference, key.T).square().sum(-1)
+    return (_product(difference, gram) * difference).sum(-1)
 
 
 def _is_sparse(difference: Tensor) -> bool:
@@ -108,7 +108,7 @@ def _is_sparse(difference: Tensor) -> bool:
     return int(torch.count_nonzero(some)) <= _MOST_LEFT * some.numel()
 
 
-def product(x: Tensor, matrix: Tensor) -> Tensor:
+def _product(x: Tensor, matrix: Tensor) -> Tensor:
     """Multiply rows x (b, m, p) with a matrix (p, q).
 
     The matrix's gradient is a sum over all rows. Of several members a GPU takes such

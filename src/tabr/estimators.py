@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tabr.training.loop import History
     from tabr.training.members import Fold
 
+logger = logging.getLogger(__name__)
 Part = tuple[NDArray[np.int64] | None, Sample]
 
 
@@ -166,9 +168,17 @@ class _TabR(Parameters, FittedModel):
         """
         n_periods = self._preset.n_periods
         if trend is None or not n_periods or self.candidates is not None:
-            return Rules(self.candidates)
+            return Rules(self.candidates, self.candidates)
         rule = SamePeriod(trend, n_periods)
-        return Rules(None, ~rule if rule.parts(train.frame) else None)
+        if not rule.parts(train.frame):
+            return Rules(None, None)
+        logger.info(
+            "held-out rows lie ahead in %r: training rows find no neighbours in their"
+            " own of its %d periods",
+            trend,
+            n_periods,
+        )
+        return Rules(~rule, None)
 
     def _fold(
         self,

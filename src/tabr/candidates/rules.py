@@ -399,19 +399,12 @@ class Rules(NamedTuple):
     """Who may be whose neighbour; None allows all.
 
     Attributes:
-        always: Holds in training and in prediction.
-        in_training: Holds for training rows besides.
+        in_training: Holds for training rows.
+        afterwards: Holds for all others, and in the fitted model.
     """
 
-    always: Rule | None = None
-    in_training: Rule | None = None
-
-    @property
-    def of_training_rows(self) -> Rule | None:
-        """What holds for training rows."""
-        if self.always is None or self.in_training is None:
-            return self.always or self.in_training
-        return self.always & self.in_training
+    in_training: Rule | None
+    afterwards: Rule | None
 
 
 def check_rule(rule: object) -> None:

@@ -28,16 +28,7 @@ class SparseIndex(PointIndex):
     are levels of categories, flags and counts, whose offset is small.
     """
 
-    def __init__(
-        self,
-        network: TabR,
-        points: Tensor,
-        labels: Tensor,
-        metric: Metric | None = None,
-    ) -> None:
-        """Centre the points, and take the metric over."""
-        self.sparse: SparseVectors | None = None
-        super().__init__(network, points, labels, metric)
+    sparse: SparseVectors | None = None  # until the first metric is taken over
 
     def _center_of(self, points: Tensor) -> Tensor:
         return points.mean(0) * ~_is_rare(points)
@@ -84,12 +75,17 @@ def make_index(
     return kind(network, points, labels, metric)
 
 
+def _filled(points: Tensor) -> Tensor:
+    """Return the share of rows in which columns (p,) are not zero."""
+    return torch.count_nonzero(points, 0) / len(points)
+
+
 def _is_rare(points: Tensor) -> Tensor:
     """Whether columns (p,) are mostly zero."""
-    return (points != 0).float().mean(0) <= _RARE
+    return _filled(points) <= _RARE
 
 
 def _share_left(points: Tensor) -> Tensor:
     """Return the share of numbers that are not zero once the points are centred."""
-    filled = (points != 0).float().mean(0)
+    filled = _filled(points)
     return torch.where(filled <= _RARE, filled, 1.0).mean()

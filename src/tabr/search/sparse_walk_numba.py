@@ -43,13 +43,11 @@ class SparseVectors(NamedTuple):
             number is a multiple of four.
         columns: Their columns; p for what only fills up.
         values: The numbers.
-        width: p.
     """
 
     starts: Tensor
     columns: Tensor
     values: Tensor
-    width: int
 
     @classmethod
     def of(cls, vectors: Tensor) -> SparseVectors:
@@ -63,7 +61,7 @@ class SparseVectors(NamedTuple):
         before = F.pad(counts.cumsum(0), (1, 0))[:-1]
         place = starts[row] + torch.arange(len(row)) - before[row]
         columns[place], values[place] = column, vectors[row, column]
-        return cls(starts, columns, values, p)
+        return cls(starts, columns, values)
 
     @property
     def n(self) -> int:
@@ -73,7 +71,7 @@ class SparseVectors(NamedTuple):
     def lengths(self, gram: Tensor) -> Tensor:
         """Return v' gram v of each vector, (n,)."""
         out, padded = self.values.new_empty(self.n), F.pad(gram, (0, 0, 0, 1))
-        arrays = [x.contiguous().numpy() for x in (*self[:3], padded, out)]
+        arrays = [x.contiguous().numpy() for x in (*self, padded, out)]
 
         def work(rows: range) -> None:
             _lengths(*arrays, rows.start, rows.stop)
@@ -103,7 +101,7 @@ def walk(
         last = torch.empty(0, 0, dtype=torch.int32)
     position, found = torch.zeros(b, m, dtype=torch.int64), torch.zeros(b, m).bool()
     codes = filter.codes, filter.low, filter.high
-    given = queries, *vectors[:3], offsets, exclude, last, *codes
+    given = queries, *vectors, offsets, exclude, last, *codes
     arrays = [x.contiguous().numpy() for x in given]
     arrays += [position.numpy(), found.numpy()]
 

@@ -101,7 +101,8 @@ class Preprocessor:
     feature_names: tuple[str, ...]  # of fit, in order, without the ignored ones
     kinds_: dict[str, ColumnKind]  # of the columns in use
     dropped: tuple[str, ...]  # constant in fit, or a mere trend
-    trend: str | None  # the column in which held-out rows lay ahead, if there was one
+    # The column in which held-out rows lay ahead; only fit asks, so no file has it.
+    trend: str | None = None
     n_num: int
     n_bin: int
     cardinalities: tuple[int, ...]  # levels of each categorical column

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tabr.candidates.candidate_set import CandidateSet
-from tabr.candidates.device_rules import RuleIndex, TaggedRows
+from tabr.candidates.device_rules import RuleIndex
 from tabr.candidates.rules import BoundRule, Rule, Rules
 from tabr.config import Recipe
 from tabr.metrics import Score
@@ -114,7 +114,8 @@ def fit_members(
     logger.info("%s", plan)
     place = torch.device("cpu") if plan.candidates_on_host else device
     sample = train.sample
-    bound = [_bound(rule, sample) for rule in (rules.of_training_rows, rules.always)]
+    bound_rules = {rule: _bound(rule, sample) for rule in dict.fromkeys(rules)}
+    bound = [bound_rules[rule] for rule in rules]
     rows, labels = Rows.from_arrays(train.arrays, place), torch.from_numpy(train.labels)
     data = TrainingRows(rows, labels.to(device), _mean_one(train, device))
     parts = [_fold_rows(fold, data, sample, bound, target) for fold in folds]
@@ -138,7 +139,7 @@ def fit_members(
     last_ids = [sample.ids.max(), *(fold.held_out.sample.ids.max() for fold in folds)]
     next_id = int(max(last_ids)) + 1
     about = sample.ids, sample.frame, sample.y, rows, data.labels
-    candidates = CandidateSet(*about, bound[1], next_id)
+    candidates = CandidateSet(*about, bound_rules[rules.afterwards], next_id)
     return Fitted(members, candidates, plan)
 
 
@@ -160,10 +161,14 @@ def _fold_rows(
     device, learned = data.labels.device, fold.learned
     held_out, score = fold.held_out, fold.score
     part = None if learned is None else torch.from_numpy(learned).to(device)
-    samples = sample, held_out.sample
+    indices = {
+        rule: _rule_index(rule, learned, device) for rule in dict.fromkeys(bound)
+    }
     tagged, tagged_held_out = (
-        _tagged(rule, rows, learned, device)
-        for rule, rows in zip(bound, samples, strict=True)
+        None if index is None else index.tag(rows.frame)
+        for index, rows in zip(
+            map(indices.get, bound), (sample, held_out.sample), strict=True
+        )
     )
     validation = ValidationRows(
         Rows.from_arrays(held_out.arrays, data.rows.num.device),
@@ -173,17 +178,13 @@ def _fold_rows(
     return replace(data, tagged=tagged, part=part), validation
 
 
-def _tagged(
-    bound: BoundRule | None,
-    rows: Sample,
-    learned: NDArray[np.int64] | None,
-    device: torch.device,
-) -> TaggedRows | None:
-    """Return what a rule allows the rows, among the candidates learned from."""
+def _rule_index(
+    bound: BoundRule | None, learned: NDArray[np.int64] | None, device: torch.device
+) -> RuleIndex | None:
+    """Return a rule on the device, for the candidates learned from."""
     if bound is None:
         return None
-    taken = bound if learned is None else bound.taken(learned)
-    return RuleIndex(taken, device).tag(rows.frame)
+    return RuleIndex(bound if learned is None else bound.taken(learned), device)
 
 
 def _mean_one(train: EncodedSample, device: torch.device) -> Tensor | None:

@@ -159,6 +159,12 @@ def candidate_points(network: TabR, rows: Rows) -> Tensor:
     return torch.cat(chunks)
 
 
+def keeps_last(n: int, m: int, device: torch.device) -> bool:
+    """Whether the last neighbours of n rows are kept: somebody reads them."""
+    fits = n * m <= _MOST_KEPT and device.type == "cpu" and has_numba()
+    return fits or has_triton(device)
+
+
 class LastNeighbors:
     """The neighbours that rows had at their last search, which make the next faster.
 
@@ -168,8 +174,7 @@ class LastNeighbors:
     def __init__(self, n: int, m: int, device: torch.device) -> None:
         """Take room for m neighbours of n rows, who have none yet."""
         self.positions: Tensor | None = None  # (n, m), -1 for nobody
-        fits = n * m <= _MOST_KEPT and device.type == "cpu" and has_numba()
-        if fits or has_triton(device):
+        if keeps_last(n, m, device):
             shape = (n, m)
             self.positions = torch.full(shape, -1, dtype=torch.int32, device=device)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tabr.candidates.point_index import keeps_last
 from tabr.config import Recipe
 from tabr.device.devices import has_triton
 from tabr.errors import MemoryLimitError
@@ -130,8 +131,9 @@ class _Needs:
         self.p = self.d_in if inputs else width
         self.rows = (n + n_validation) * (shape.row_bytes + 4)
         # Points and centred points; a scan pads them, and rounds them once more.
-        scan = 6 * (self.p + 32) + 4 * self.m
-        self.points = n * (4 * self.p + (scan if self.kernels else 4 * self.p))
+        more = 6 * (self.p + 32) if self.kernels else 4 * self.p
+        last = 4 * self.m if keeps_last(n, self.m, device) else 0
+        self.points = n * (4 * self.p + more + last)
         # Lists of candidates that may be near, with room to rank them.
         self.list = 64_000 if self.kernels else 0
         parameters = self.d_in * width + (2 + 4 * network.predictor_blocks) * width**2

@@ -21,7 +21,7 @@ endif
 BACKEND := $(if $(UV_FIND_LINKS),,--torch-backend=auto)
 PACKAGES = -c constraints.txt -e '.[$(EXTRAS)]'
 
-.PHONY: help demo serve test lint clean
+.PHONY: help demo serve test lint lock clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -42,6 +42,15 @@ lint: $(TEST) ## Check style and types
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
+
+# For the container: versions with checksums, and no word on where files come from.
+LOCK := pip compile -q --universal --python-version 3.11 --generate-hashes --upgrade \
+  --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+lock: $(RUN) ## Renew the lock files of the container
+	UV_FIND_LINKS= $(VENV)/bin/uv $(LOCK) -c constraints.txt --extra serve \
+	  --extra report -o deploy/requirements.lock pyproject.toml deploy/build.in
+	UV_FIND_LINKS= $(VENV)/bin/uv $(LOCK) -o deploy/sbom.lock deploy/sbom.in
 
 clean: ## Remove the environment, caches and builds
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from tabr.candidates.rules import Rule, check_rule
 from tabr.prediction.explanation import Explanation, NeighborTable
 from tabr.prediction.uncertainty import MOST_ROWS, Calibration, Signals, calibrate
+from tabr.tables.csv import ColumnType
 from tabr.tables.frame import to_frame
 from tabr.tables.preprocessor import EncodedRows, Preprocessor
 from tabr.tables.targets import Target
@@ -43,6 +44,34 @@ class FittedModel:
     @abstractmethod
     def is_bounded(self) -> bool:
         """Whether no number beyond the labels of the candidates is predicted."""
+
+    # --- what it knows of tables ----------------------------------------------
+
+    def column_types(self) -> dict[str, ColumnType]:
+        """Return how the columns of a CSV are read: as those of fit were."""
+        check_is_fitted(self, "members_")
+        kinds, levels = self.preprocessor_.kinds_, self.preprocessor_.known_texts
+        candidates = self.candidates_
+        rule = None if candidates.rule is None else candidates.rule.rule
+        needed = {*kinds, *(() if rule is None else rule.columns)}
+        return {
+            str(name): ColumnType.of(
+                column,
+                kind=kinds.get(str(name)),
+                levels=levels.get(str(name)),
+                needed=name in needed,
+            )
+            for name, column in candidates.frame.items()
+        }
+
+    def target_type(self) -> ColumnType:
+        """Return how labels of a CSV are read: as those of fit were."""
+        check_is_fitted(self, "members_")
+        classes = self.target_.classes
+        if classes is None:
+            return ColumnType.of(pd.Series([0.0], name="target"))
+        labels = pd.Series(classes, name="target")
+        return ColumnType.of(labels, levels=[str(label) for label in classes])
 
     # --- a row's way to a prediction --------------------------------------------
 

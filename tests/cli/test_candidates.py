@@ -61,7 +61,6 @@ def test_rows_are_added_and_removed_again(folder: Path, tmp_path: Path) -> None:
     more, less = tmp_path / "more.tabr", tmp_path / "less.tabr"
     args = "add", folder / "m.tabr", folder / "new.csv", "-o", more
     result = succeed(*args)
-    assert "the target is 'price'" in result.stderr
     assert "added 8 rows with ids 60 to 67" in result.stderr
     assert len(TabRRegressor.load(more).candidates_) == 68
     pd.DataFrame({"id": range(60, 68)}).to_csv(tmp_path / "ids.csv", index=False)
@@ -84,6 +83,56 @@ def test_without_an_output_the_model_itself_changes(
     assert about["added"] == 8 and about["first_id"] == 60
     succeed("remove", model, "--ids", "60,61")
     assert len(TabRRegressor.load(model).candidates_) == 66
+
+
+def test_nothing_but_the_target_of_fit_is_taken_for_labels(
+    folder: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "m.tabr"
+    model.write_bytes((folder / "m.tabr").read_bytes())
+    before = model.read_bytes()
+    table = tmp_path / "customers.csv"
+    rows = sales(8, seed=1).drop(columns="price").assign(customer=range(8))
+    rows.to_csv(table, index=False)
+    for command in (("add",), ("evaluate",), ("report", "-o", tmp_path / "r.html")):
+        sentence = refuse(command[0], model, table, *command[1:])
+        assert "must have the target 'price'" in sentence
+        assert "--target" in sentence
+    assert "no column 'prise'" in refuse("add", model, table, "--target", "prise")
+    assert model.read_bytes() == before
+    assert [path.name for path in tmp_path.glob("*.html")] == []
+
+
+def test_other_columns_beside_the_target_are_named_and_not_read(
+    folder: Path, tmp_path: Path
+) -> None:
+    table, more = tmp_path / "new.csv", tmp_path / "more.tabr"
+    new = sales(8, seed=1)
+    new.assign(customer=range(8), note="x").to_csv(table, index=False)
+    result = succeed("add", folder / "m.tabr", table, "-o", more)
+    assert "does not know them: 'customer', 'note'" in result.stderr
+    candidates = TabRRegressor.load(more).candidates_
+    assert candidates.y_of(np.arange(60, 68)).tolist() == new["price"].tolist()
+    assert "customer" not in candidates.columns
+    found = succeed("evaluate", folder / "m.tabr", table, "--json").stdout
+    plain = succeed("evaluate", folder / "m.tabr", folder / "new.csv", "--json").stdout
+    assert found == plain
+    renamed = new.rename(columns={"price": "paid"})
+    renamed.to_csv(table, index=False)
+    args = "evaluate", folder / "m.tabr", table, "--target", "paid", "--json"
+    assert json.loads(succeed(*args).stdout)["model"] == json.loads(plain)["model"]
+
+
+def test_a_model_whose_target_has_no_name_needs_one(
+    folder: Path, tmp_path: Path
+) -> None:
+    rows = sales()
+    model = TabRRegressor(n_members=1, width=8, context_size=4, max_epochs=1)
+    model.fit(rows.drop(columns="price"), rows["price"].to_numpy())
+    model.save(tmp_path / "m.tabr")
+    args = tmp_path / "m.tabr", folder / "new.csv"
+    assert "does not know what its target" in refuse("evaluate", *args)
+    succeed("evaluate", *args, "--target", "price")
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
 from tabr import TabRRegressor, cli
+from tabr.estimators import load_model
 from tabr.tables import files
+from tabr.tables.csv import to_csv
 from tabr.text import percent
 
 TINY = ["--param", "width=8", "--param", "context_size=4", "--max-epochs", "2"]
@@ -260,7 +265,10 @@ def test_a_decimal_comma_is_read_beside_semicolons(tmp_path: Path):
         ("t.csv", b"a,b\n", "is empty: 0 rows and 2 columns"),
         ("t.csv", b"a,b\n1,2\n1,2,3\n", "cannot be read as csv"),
         ("t.csv", b"a,b\n1,2,3\n", "cannot be read as csv"),
-        ("t.csv", b"caf\xe9,b\n1,2\n", "cannot be read as csv"),
+        ("t.csv", b"a,b\n1,2\n1\n", "line 3 has 1"),
+        ("t.csv", b"a,b,a\n1,2,3\n", "['a'] came more than once"),
+        ("t.tsv", b"a\tb\n1\t2\na\tb\n", "line 3 is the header again"),
+        ("t.csv", b"caf\xe9,b\n1,2\n", "cannot be read as csv: text must be UTF-8"),
         ("t.csv.gz", b"a,b\n1,2\n", "cannot be read as csv.gz"),
         (
             "t.csv.gz",
@@ -277,6 +285,72 @@ def test_a_table_that_cannot_be_read_is_one_sentence(
     (tmp_path / name).write_bytes(content)
     args = ("--target", "a", "-o", tmp_path / "m.tabr")
     assert words in refuse("fit", tmp_path / name, *args)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather"])
+def test_a_column_that_is_twice_in_a_table_is_refused(suffix: str, tmp_path: Path):
+    column, path = pa.array([1, 2]), tmp_path / f"t.{suffix}"
+    table = pa.Table.from_arrays([column] * 3, names=["a", "b", "a"])
+    (pq.write_table if suffix == "parquet" else pa.feather.write_feather)(table, path)
+    args = ("--target", "b", "-o", tmp_path / "m.tabr")
+    assert "['a'] came more than once" in refuse("fit", path, *args)
+
+
+def test_texts_that_look_like_numbers_are_kept_from_fit_on(tmp_path: Path):
+    codes = ["01", "1", "001", "NA"] * 15
+    table, model = tmp_path / "t.csv", tmp_path / "m.tabr"
+    frame = houses().assign(zip=codes, kind=["07", "9"] * 30)[["area", "zip", "kind"]]
+    frame.to_csv(table, index=False)
+    fit = ("fit", table, "--target", "kind", "-o", model, *TINY)
+    result = succeed(*fit)
+    assert "'zip' has leading zeros ('01')" in result.stderr
+    assert "'kind' has leading zeros ('07')" in result.stderr
+    fit = (*fit, "--kind", "zip=categorical", "--task", "classification")
+    result = succeed(*fit, "--validation", table)
+    assert "leading zeros" not in result.stderr
+    fitted = load_model(model)
+    assert fitted.classes_.tolist() == ["07", "9"]
+    assert fitted.preprocessor_.known_texts["zip"] == ("001", "01", "1")
+    assert fitted.candidates_.frame["zip"].isna().sum() == 15  # as they were in fit
+    rows = frame.head(8).replace({"zip": {"NA": None}})
+    expected = fitted.predict_proba(rows[["area", "zip"]])
+    rows = frame.head(8)
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    args = ("predict", model, tmp_path / "new.csv", "--proba", "--json")
+    found = json.loads(succeed(*args).stdout)["probabilities"]
+    np.testing.assert_array_equal(np.transpose([*found.values()]), expected)
+
+
+def test_a_cell_that_is_no_number_is_named_with_its_line(folder: Path, tmp_path: Path):
+    lines = (folder / "houses.csv").read_text().splitlines()
+    lines[3] = "large," + lines[3].partition(",")[2]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    for command in ("predict", "evaluate", "neighbors", "explain"):
+        sentence = refuse(command, folder / "price.tabr", tmp_path / "t.csv")
+        assert "t.csv cannot be read as csv: column 'area'" in sentence
+        assert "line 4 holds 'large'" in sentence
+
+
+def test_predictions_that_are_written_are_no_formulas(tmp_path: Path):
+    table, model = tmp_path / "t.csv", tmp_path / "m.tabr"
+    label = np.where(houses()["price"] > 350, "=cmd|' /C calc'!A0", "-1")
+    houses().assign(label=label)[["area", "town", "label"]].to_csv(table, index=False)
+    succeed("fit", table, "--target", "label", "-o", model, *TINY, "--quiet")
+    proba = succeed("predict", model, table, "--proba").stdout
+    assert proba.splitlines()[0] == "-1,'=cmd|' /C calc'!A0"
+    output = tmp_path / "p.csv"
+    succeed("predict", model, table, "-o", output)
+    cells = set(output.read_text().splitlines()[1:])
+    assert cells <= {"-1", "'=cmd|' /C calc'!A0"}
+    succeed("predict", model, table, "-o", tmp_path / "p.parquet")
+    raw = files.read_table(tmp_path / "p.parquet")["prediction"]
+    assert set(raw) <= set(label)
+    # The model knows the class without the apostrophe: as a label it is the same.
+    rows = houses()[["area", "town"]].assign(label=raw)
+    (tmp_path / "back.csv").write_text(to_csv(rows))
+    args = ("evaluate", model, tmp_path / "back.csv", "--json")
+    found = json.loads(succeed(*args).stdout)
+    assert found["model"]["accuracy"] == 1
 
 
 # --- predict, evaluate, neighbors ---------------------------------------------
@@ -338,18 +412,14 @@ def test_evaluate_agrees_with_the_predictions(folder: Path):
     assert "RMSE" in succeed(*args).stdout
 
 
-def test_evaluate_finds_the_only_column_that_is_no_feature(
-    folder: Path, tmp_path: Path
-):
-    houses().drop(columns="price").to_csv(tmp_path / "t.csv", index=False)
-    result = succeed("evaluate", folder / "class.tabr", tmp_path / "t.csv", "--json")
+def test_evaluate_knows_the_target_of_fit(folder: Path):
+    result = succeed("evaluate", folder / "class.tabr", folder / "houses.csv", "--json")
     found = json.loads(result.stdout)
-    assert "the target is 'class'" in result.stderr
+    assert found["target"] == "class"
+    assert "does not know them: 'price'" in result.stderr
     names = ["accuracy", "balanced accuracy", "log-loss", "ROC AUC"]
     assert list(found["model"]) == [*names, "average precision"]
     assert found["constant"]["ROC AUC"] == 0.5
-    sentence = refuse("evaluate", folder / "class.tabr", folder / "houses.csv")
-    assert "'price', 'class'" in sentence
 
 
 def test_evaluate_refuses_classes_that_fit_did_not_see(folder: Path, tmp_path: Path):

@@ -492,7 +492,6 @@ def test_the_command_writes_a_page(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     args = "report", folder / "m.tabr", folder / "houses.csv", "-o", page
     result = succeed(*args)
-    assert "the target is 'price'" in result.stderr
     assert "wrote a page about 60 rows" in result.stderr
     assert "How price is predicted" in text_of(page.read_text("utf-8"))
     more = "--target", "price", "--title", "Homes", "--audit"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,21 +49,27 @@ def audit(
         raise Mistake("--test and --split both name the test part; leave one out")
     from tabr.audit import audit as run
     from tabr.estimators import load_model
+    from tabr.tables.csv import types_of
     from tabr.tables.files import write_table
 
     left_out = [target, *([split] if split else []), *ignore]
-    frame = options.read_columns(table, *left_out)
+    fitted = None if model is None else load_model(model)
+    types = None
+    if fitted is not None:
+        types = fitted.column_types()
+        if target == fitted.target_name_:  # though it may be of another task
+            types[target] = replace(fitted.target_type(), needed=False)
+    frame = options.read_columns(table, *left_out, types=types)
     rows = frame.drop(columns=left_out)
     if rows.shape[1] == 0:
         raise Mistake(f"{table} must have a column besides {', '.join(left_out)}")
     parts: dict[str, Any] = {}
     if test is not None:
-        other = options.read_columns(test, target)
+        other = options.read_columns(test, target, types=types_of(frame))
         parts["X_test"] = other.drop(columns=left_out, errors="ignore")
         parts["y_test"] = other[target]
     if split is not None:
         parts["test_rows"] = _test_rows(frame[split], split)
-    fitted = None if model is None else load_model(model)
     report = run(rows, frame[target], model=fitted, random_state=random_state, **parts)
     message = ""
     if output is not None:

@@ -115,12 +115,21 @@ def fit(
     """Fit a model to TABLE and save it as MODEL."""
     options.check_output(output, table, validation)
     from tabr.estimators import TabRClassifier, TabRRegressor
+    from tabr.tables.csv import LEVELLED, types_of
     from tabr.tables.targets import choose_task
 
     rule = _rule(past_only, window, gap, not_same_group, same_group)
     columns_of_rule = () if rule is None else rule.columns
     no_features = [target, *([weight] if weight else []), *ignore]
-    frame = options.read_columns(table, *columns_of_rule, *no_features, *kinds)
+    levels = [name for name, kind in kinds.items() if kind in LEVELLED]
+    frame = options.read_columns(
+        table,
+        *(*columns_of_rule, *no_features, *kinds),
+        keeps_zeros=[
+            *(*levels, *not_same_group, *same_group),
+            *([target] if task == "classification" else []),
+        ],
+    )
     note = (lambda text: None) if quiet else say
     if task == "auto":
         task, reason = choose_task(frame[target])
@@ -140,7 +149,7 @@ def fit(
     )
     eval_set = None
     if validation is not None:
-        rows = options.read_columns(validation, target)
+        rows = options.read_columns(validation, target, types=types_of(frame))
         eval_set = rows.drop(columns=left_out, errors="ignore"), rows[target]
     weights = _weights(frame[weight]) if weight else None
     note(f"fitting on {len(frame)} rows")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ from tabr.cli.messages import Mistake, say
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from tabr.tables.csv import ColumnType
 
 KINDS = ("numeric", "binary", "categorical", "date")
 input_type = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
@@ -145,55 +147,72 @@ def check_table_output(path: Path | None, *inputs: Path | None) -> None:
         suffix_of(path)
 
 
-def read_columns(path: Path, *names: str) -> pd.DataFrame:
-    """Return a table that must have these columns."""
+def read_columns(
+    path: Path,
+    *names: str,
+    types: Mapping[str, ColumnType] | None = None,
+    keeps_zeros: Collection[str] = (),
+) -> pd.DataFrame:
+    """Return a table that must have these columns; `read_table` says the rest."""
     from tabr.tables.files import check_column, read_table
 
-    frame = read_table(path)
+    frame = read_table(path, types, keeps_zeros=keeps_zeros)
     for name in names:
         check_column(frame, name, path)
     return frame
 
 
 def read_inputs(model_file: Path, table: Path) -> tuple[Any, pd.DataFrame]:
-    """Return a model of either kind, and a table."""
+    """Return a model of either kind, and a table as the model knows its columns."""
     from tabr.estimators import load_model
+    from tabr.tables.files import suffix_of
 
-    frame = read_columns(table)  # first, as it is the quicker one to fail
-    return load_model(model_file), frame
+    suffix_of(table)  # first, as it is the quicker one to fail
+    model = load_model(model_file)
+    return model, read_columns(table, types=model.column_types())
 
 
 def feature_columns(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns that the model reads.
+    """Return the columns that the model knows.
 
     If there are none the whole table is returned, and the model words the mistake.
     """
-    names = set(model.preprocessor_.feature_names)
-    if model.candidates is not None:
-        names |= set(model.candidates.columns)
-    columns = [name for name in frame.columns if name in names]
+    known = set(model.candidates_.columns)
+    columns = [name for name in frame.columns if name in known]
     return frame[columns] if columns else frame
 
 
 def read_labelled(
     model_file: Path, table: Path, target: str | None
 ) -> tuple[Any, pd.DataFrame, pd.Series[Any]]:
-    """Return a model, the rows of a table, and their labels.
+    """Return a model, the columns of a table that it knows, and their labels.
 
-    The labels are the column that is named, or else the only one that is new.
+    The labels are the column that is named, or else has the name of the target of fit.
     """
-    from tabr.tables.files import check_column
+    from tabr.estimators import load_model
+    from tabr.tables.files import suffix_of
 
-    model, frame = read_inputs(model_file, table)
-    if target is None:
-        seen = set(model.candidates_.columns)
-        others = [name for name in frame.columns if name not in seen]
-        if len(others) != 1:
-            names = ", ".join(map(repr, others[:8])) or "none"
-            raise Mistake(
-                f"--target must name the column with the labels; one of: {names}"
-            )
-        target = others[0]
-        say(f"the target is {target!r}, the only column that the model did not see")
-    check_column(frame, target, table)
-    return model, frame.drop(columns=target), frame[target]
+    suffix_of(table)
+    model = load_model(model_file)
+    name = model.target_name_ if target is None else target
+    if name is None:
+        raise Mistake(
+            f"--target must name the column with the labels, as {model_file} does not"
+            " know what its target is called"
+        )
+    types = {**model.column_types(), name: model.target_type()}
+    wanted = () if target is None else (name,)
+    frame = read_columns(table, *wanted, types=types)
+    if name not in frame:
+        raise Mistake(
+            f"{table} must have the target {name!r}, however it has no such column; add"
+            " it, or name the column with the labels by --target"
+        )
+    rows = frame.drop(columns=name)
+    known = feature_columns(model, rows)
+    others = [other for other in rows.columns if other not in known]
+    if others:
+        more = ", ..." if len(others) > 8 else ""
+        names = ", ".join(map(repr, others[:8]))
+        say(f"not read, as the model does not know them: {names}{more}")
+    return model, known, frame[name]

@@ -26,6 +26,7 @@ def predict(model_file: Path, table: Path, output: Path | None, proba: bool) -> 
         raise Mistake("--proba is for classes, however the model predicts numbers")
     import pandas as pd
 
+    from tabr.tables.csv import to_csv
     from tabr.tables.files import write_table
 
     rows = options.feature_columns(model, frame)
@@ -40,7 +41,7 @@ def predict(model_file: Path, table: Path, output: Path | None, proba: bool) -> 
         return Result({"output": str(output), "rows": len(result)}, message=message)
     columns: dict[str, Any] = {str(name): result[name].to_numpy() for name in result}
     record = {"probabilities": columns} if proba else columns
-    return Result(record, result.to_csv(index=False).removesuffix("\n"))
+    return Result(record, to_csv(result).removesuffix("\n"))
 
 
 @click.command()
@@ -51,7 +52,7 @@ def predict(model_file: Path, table: Path, output: Path | None, proba: bool) -> 
 def evaluate(model_file: Path, table: Path, target: str | None) -> Result:
     """Score the predictions for TABLE, beside a constant one."""
     model, rows, labels = options.read_labelled(model_file, table, target)
-    scores, constant = _scores(model, options.feature_columns(model, rows), labels)
+    scores, constant = _scores(model, rows, labels)
     from tabr.text import aligned, number, score
 
     lines = [["", "model", "constant"]]

@@ -161,7 +161,7 @@ def _add_tables(app: FastAPI, service: Service, most_rows: int) -> None:
         media, content = bulk.media_type(request), await request.body()
 
         def work() -> Response:
-            frame = bulk.read(content, media, most_rows)
+            frame = bulk.read(content, media, most_rows, served.schema.types)
             _, predictions = served.predict(frame, [coverage] * len(frame))
             return bulk.write(predictions, media)
 
@@ -176,7 +176,8 @@ def _add_tables(app: FastAPI, service: Service, most_rows: int) -> None:
         media, content = bulk.media_type(request), await request.body()
 
         def work() -> messages.ChangeResult:
-            frame = bulk.read(content, media, most_rows)
+            types = {**served.schema.types, target: served.schema.target_type}
+            frame = bulk.read(content, media, most_rows, types)
             if target not in frame:
                 raise DataError(f"the table must have the column {target!r:.80}")
             labels = plain_list(frame.pop(target))

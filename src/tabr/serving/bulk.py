@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -11,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tabr.errors import DataError
+from tabr.tables.csv import ColumnType, read_csv, to_csv
+from tabr.tables.frame import column_index
 
 CSV, ARROW = "text/csv", "application/vnd.apache.arrow.stream"
 _TEXT, _BYTES = {"type": "string"}, {"type": "string", "format": "binary"}
@@ -31,29 +34,32 @@ def media_type(request: Request) -> str:
     return media
 
 
-def read(content: bytes, media: str, most_rows: int) -> pd.DataFrame:
-    """Return the table of a body."""
+def read(
+    content: bytes, media: str, most_rows: int, types: Mapping[str, ColumnType]
+) -> pd.DataFrame:
+    """Return the table of a body, where CSV is read as the model knows its columns."""
     try:
         if media == CSV:
-            frame = pd.read_csv(io.BytesIO(content), encoding="utf-8")
+            frame = read_csv(content, types)
         else:
             with pa.ipc.open_stream(pa.BufferReader(content)) as stream:
+                column_index(stream.schema.names)
                 frame = stream.read_all().to_pandas()
     except (ValueError, pa.ArrowException, OSError, EOFError, IndexError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "empty"
-        raise DataError(f"the table cannot be read as {media}: {reason:.200}") from None
+        raise DataError(f"the table cannot be read as {media}: {reason:.400}") from None
     if len(frame) > most_rows:
         raise DataError(
             f"a table may have at most {most_rows} rows, however {len(frame)} came"
         )
-    return frame.set_axis([str(name) for name in frame.columns], axis=1)
+    return frame
 
 
 def write(predictions: list[dict[str, Any]], media: str) -> Response:
     """Return predictions as the table of an answer."""
     frame = pd.DataFrame(map(_cells, predictions))
     if media == CSV:
-        return Response(frame.to_csv(index=False), media_type=CSV)
+        return Response(to_csv(frame), media_type=CSV)
     sink = io.BytesIO()
     arrow = pa.Table.from_pandas(frame, preserve_index=False)
     with pa.ipc.new_stream(sink, arrow.schema) as writer:

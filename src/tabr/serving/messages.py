@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, Strict, create_model
 from pydantic import StrictBool as Flag
@@ -15,6 +16,7 @@ from pydantic import StrictStr as Text
 from tabr.errors import DataError
 from tabr.tables.cells import ColumnKind
 from tabr.tables.coordinates import Coordinates, find_coordinates
+from tabr.tables.csv import ColumnType
 from tabr.text import plain, plain_list, plain_rows
 
 MOST_LEVELS = 50  # offered to choose from
@@ -61,6 +63,8 @@ class Schema:
         # Requests may hold columns that nothing reads, as tables do.
         self.others = [str(n) for n in frame.columns if n not in set(names)]
         self.place: Coordinates | None = find_coordinates(frame, kinds)
+        self.types: dict[str, ColumnType] = model.column_types()
+        self.target_type: ColumnType = model.target_type()
         self._dtypes = {str(name): dtype for name, dtype in frame.dtypes.items()}
 
     def to_frame(self, rows: Sequence[Row]) -> pd.DataFrame:
@@ -96,7 +100,8 @@ def _describe(series: pd.Series[Any], kind: ColumnKind | None) -> Column:
 def _series(cells: list[Any], column: Column, dtype: Any) -> pd.Series[Any]:
     """Return cells as a series of the type that the model was fitted on."""
     if column.cell == "number":
-        return pd.Series(cells, dtype=float)
+        is_float = isinstance(dtype, np.dtype) and dtype.kind == "f"
+        return pd.Series(cells, dtype=float).astype(dtype if is_float else float)
     texts = pd.Series(cells, dtype=object)
     if not pd.api.types.is_datetime64_any_dtype(dtype):
         return texts

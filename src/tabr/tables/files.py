@@ -5,15 +5,17 @@ from __future__ import annotations
 import gzip
 import os
 import secrets
-import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 
 from tabr.errors import DataError
+from tabr.tables.csv import ColumnType, read_csv, to_csv
+from tabr.tables.frame import column_index
 from tabr.text import closest
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather")
@@ -31,54 +33,45 @@ def suffix_of(path: Path) -> str:
     return suffixes[0]
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """Read a table of any known format."""
+def read_table(
+    path: Path,
+    types: Mapping[str, ColumnType] | None = None,
+    *,
+    keeps_zeros: Collection[str] = (),
+) -> pd.DataFrame:
+    """Read a table of any known format.
+
+    CSV is read as `types` says, which a model knows of its columns; of the others those
+    in `keeps_zeros` are text where a number begins with a zero.
+    """
     suffix = suffix_of(path)
-    readers: dict[str, Callable[[Path], pd.DataFrame]] = {
-        ".parquet": pd.read_parquet,
-        ".feather": pd.read_feather,
-    }
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = readers.get(suffix, _read_csv)(path)
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        zlib.error,
-        pd.errors.ParserWarning,
-    ) as error:
+        if suffix in (".parquet", ".feather"):
+            frame = _read_arrow(path, suffix)
+        else:
+            frame = read_csv(_unpacked(path), types, keeps_zeros=keeps_zeros)
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         reason = str(error).strip().split("\n")[0]
         raise DataError(f"{path} cannot be read as {suffix[1:]}: {reason}") from error
     if frame.empty:
         n_rows, n_columns = frame.shape
         raise DataError(f"{path} is empty: {n_rows} rows and {n_columns} columns")
-    return frame.set_axis([str(name) for name in frame.columns], axis=1)
+    return frame
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
-    """Read a CSV; the header tells commas, semicolons and tabs apart."""
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
-    with opened(path, "rt", encoding="utf-8-sig") as file:
-        outside = "".join(file.readline().split('"')[::2])  # of quotes
-    separator = max(",;\t", key=outside.count)
+def _read_arrow(path: Path, suffix: str) -> pd.DataFrame:
+    """Read Parquet or Feather; each column must have a name of its own."""
+    if suffix == ".parquet":
+        column_index(pq.read_schema(path).names)
+        frame = pd.read_parquet(path)
+    else:
+        frame = pd.read_feather(path)
+    return frame.set_axis(column_index(frame.columns), axis=1)
 
-    def read(decimal: str) -> pd.DataFrame:
-        return pd.read_csv(
-            path,
-            sep=separator,
-            decimal=decimal,
-            encoding="utf-8-sig",
-            index_col=False,
-            low_memory=False,
-        )
 
-    if separator != ";":
-        return read(".")
-    # Where a comma is the decimal point, columns turn out as numbers only then.
-    frames = [read("."), read(",")]
-    return max(frames, key=lambda frame: frame.select_dtypes("number").shape[1])
+def _unpacked(path: Path) -> bytes:
+    content = path.read_bytes()
+    return gzip.decompress(content) if path.suffix.lower() == ".gz" else content
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
@@ -90,7 +83,8 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
         elif suffix == ".feather":
             frame.to_feather(draft)
         else:
-            frame.to_csv(draft, index=False, sep="\t" if "tsv" in suffix else ",")
+            text = to_csv(frame, "\t" if "tsv" in suffix else ",").encode()
+            draft.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -39,7 +39,7 @@ def to_frame(X: object, names: Sequence[str] | None = None) -> pd.DataFrame:
             )
         frame.columns = pd.Index(labels)
     if not _are_texts(frame.columns):
-        frame = frame.set_axis(_column_index(frame.columns), axis=1)
+        frame = frame.set_axis(column_index(frame.columns), axis=1)
     for size, what in zip(frame.shape, ("sample", "feature"), strict=True):
         if size == 0:
             raise DataError(
@@ -70,7 +70,8 @@ def _are_texts(names: pd.Index[Any]) -> bool:
     )
 
 
-def _column_index(names: Iterable[object]) -> pd.Index[str]:
+def column_index(names: Iterable[object]) -> pd.Index[str]:
+    """Return the names of columns as texts, all of which must differ."""
     columns = pd.Index([str(name) for name in names])
     if columns.has_duplicates:
         twice = list(columns[columns.duplicated()].unique())
@@ -94,7 +95,7 @@ def _named_table(X: object) -> pd.DataFrame | None:
         return None
     import narwhals as nw
 
-    _column_index(getattr(X, "column_names", ()))  # pyarrow's may repeat
+    column_index(getattr(X, "column_names", ()))  # pyarrow's may repeat
     table: Any = nw.from_native(X, pass_through=True)
     if isinstance(table, nw.LazyFrame):
         table = table.collect()

@@ -40,6 +40,7 @@ from tabr.errors import DataError
 from tabr.tables.cells import Cells, Codes, ColumnKind, Flags, Floats
 from tabr.tables.columns import (
     COLUMNS,
+    BinaryText,
     Categorical,
     Column,
     Dates,
@@ -274,6 +275,17 @@ class Preprocessor:
         self._widths = widths.sum(axis=0).tolist()
         self._placed = list(zip(self._columns, places.tolist(), strict=True))
         self._numbers = Numbers(self._placed)
+
+    @property
+    def known_texts(self) -> dict[str, tuple[str, ...]]:
+        """The levels that fit saw, by column, where text became levels."""
+        known = {}
+        for column in self._columns:
+            if isinstance(column, Categorical):
+                known[column.name] = column.levels
+            elif isinstance(column, BinaryText):
+                known[column.name] = (column.low, column.high)
+        return known
 
     def _encode(self, frame: pd.DataFrame) -> tuple[Floats, Flags, Codes]:
         n = len(frame)

@@ -15,7 +15,7 @@ from tabr.bench.tasks.task import Task, UserTable, check_files, data_folder, is_
 from tabr.config import PRESETS
 from tabr.errors import DataError
 from tabr.tables.cells import ColumnKind
-from tabr.tables.files import check_column, read_table, suffix_of
+from tabr.tables.files import check_column, suffix_of
 from tabr.tables.targets import Outcome, choose_task
 
 FEWEST_ROWS = 50  # of a table that is split in three
@@ -103,7 +103,7 @@ def tasks_of_table(
 def _read_labels(table: UserTable) -> pd.Series[Any]:
     """Return the labels of a table; one that cannot be a task is refused."""
     path, target, kinds = table.path, table.target, dict(table.column_kinds)
-    frame = read_table(path)
+    frame = table.read()
     for name in (target, *table.ignored, *kinds):
         check_column(frame, name, path)
     features = frame.columns.drop([target, *table.ignored])

@@ -16,6 +16,7 @@ from tabr.bench.tasks.splits import random_split
 from tabr.errors import DataError
 from tabr.metrics import Measure, find_measure
 from tabr.tables.cells import ColumnKind
+from tabr.tables.csv import LEVELLED
 from tabr.tables.files import read_table
 
 FOLDER_VARIABLE = "TABR_DATA"
@@ -56,6 +57,11 @@ class UserTable:
     target: str
     ignored: tuple[str, ...] = ()
     column_kinds: tuple[tuple[str, ColumnKind], ...] = ()
+
+    def read(self) -> pd.DataFrame:
+        """Return the table; numbers that are categories keep leading zeros."""
+        kept = [name for name, kind in self.column_kinds if kind in LEVELLED]
+        return read_table(self.path, keeps_zeros=kept)
 
 
 @dataclass(frozen=True)
@@ -255,7 +261,7 @@ def load(task: Task, folder: str | os.PathLike[str] | None = None) -> SplitTable
                 )
     else:
         target = table.target
-        frame = read_table(table.path).drop(columns=list(table.ignored))
+        frame = table.read().drop(columns=list(table.ignored))
         frame = frame[frame[target].notna()]  # the others cannot be scored
     y = frame.pop(target).to_numpy()
     if parts is None:

@@ -1,6 +1,7 @@
 import gzip
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -227,6 +228,56 @@ def test_interruption_before_the_first_epoch_writes_nothing(
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-1] == "tabr: interrupted; nothing was written"
     assert not model.exists()
+
+
+def test_interruption_after_a_file_was_written_says_so(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    save = TabRRegressor.save
+
+    def save_late(self: TabRRegressor, path: Path) -> None:
+        save(self, path)
+        raise KeyboardInterrupt
+
+    model = tmp_path / "m.tabr"
+    model.write_bytes((folder / "price.tabr").read_bytes())
+    args = ("add", model, folder / "houses.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr("tabr.estimators.TabRRegressor.save", save_late)
+        result = run(*args)
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == (
+        f"tabr: interrupted after {model} was written, whole"
+    )
+    assert len(TabRRegressor.load(model).candidates_) == 120
+
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    before = model.read_bytes()
+    monkeypatch.setattr("tabr.estimators.TabRRegressor.save", interrupt)
+    assert "interrupted; nothing was written" in run(*args).stderr
+    assert model.read_bytes() == before
+    monkeypatch.setattr("tabr.estimators.TabRRegressor.predict", interrupt)
+    result = run("predict", model, folder / "houses.csv")
+    assert result.stderr.splitlines()[-1] == "tabr: interrupted"
+
+
+def test_ctrl_c_tells_what_is_there(folder: Path, tmp_path: Path):
+    model = tmp_path / "m.tabr"
+    command = [sys.executable, "-m", "tabr", "fit", folder / "houses.csv"]
+    options = ["--target", "price", "-o", model, "--max-epochs", "1000000"]
+    process = subprocess.Popen(
+        [*map(str, [*command, *options])], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "fitting on" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in errors
+    assert ("nothing was written" in errors) == (not model.exists())
 
 
 # --- tables -------------------------------------------------------------------

@@ -87,6 +87,37 @@ def test_ctrl_c_ends_it_in_good_order(model_file: Path):
     assert model_file.with_name("houses-1.tabr").is_file()
 
 
+def test_more_ctrl_c_end_it_in_good_order_too(model_file: Path):
+    served = ServedModel(model_file, model_file.with_name("store"), "cpu")
+    served.add(served.schema.to_rows(houses(1)[0]), [1.0])
+    served.close()
+    store = str(model_file.with_name("store"))
+    with served_process(model_file, "--store", store) as (process, *_):
+        for _ in range(4):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.01)
+        output, errors = process.communicate(timeout=20)
+    assert (output, errors) == ("", "")
+    assert model_file.with_name("houses-1.tabr").is_file()
+
+
+def test_ctrl_c_while_it_begins_claims_nothing_false(model_file: Path):
+    store = model_file.with_name("houses.tabr.memory")
+    command = [sys.executable, "-m", "tabr", "serve", str(model_file), "--port", "0"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while not store.exists() and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert store.exists() and "nothing was written" not in errors
+    assert "Traceback" not in errors
+    if process.returncode:  # else it had begun already
+        assert process.returncode == 130
+        assert "every change that was acknowledged is kept" in errors
+
+
 def test_without_a_token_it_stays_on_this_machine(model_file: Path, monkeypatch):
     monkeypatch.delenv("TABR_TOKEN", raising=False)
     command = ["serve", str(model_file), "--host", "0.0.0.0"]

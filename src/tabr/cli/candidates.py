@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tabr.cli import options
-from tabr.cli.messages import Mistake, Result, common
+from tabr.cli.messages import Mistake, Result, common, watch
 
 output_option = options.output(
     metavar="MODEL",
@@ -30,6 +30,7 @@ def add(
     Nothing is trained again; predictions use the new rows from now on.
     """
     options.check_output(output, table)
+    watch(output or model_file)
     model, rows, labels = options.read_labelled(model_file, table, target)
     ids = model.add_candidates(rows, labels)
     first, last, n = ids[0], ids[-1], len(ids)
@@ -60,6 +61,7 @@ def remove(
     if (ids is None) == (table is None):
         raise Mistake("give either --ids or --from, to say which candidates go")
     options.check_output(output, table)
+    watch(output or model_file)
     from tabr.errors import UnknownIdError
     from tabr.estimators import load_model
 

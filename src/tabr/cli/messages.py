@@ -9,6 +9,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -18,6 +19,10 @@ from tabr.errors import TabrError
 
 class Mistake(click.ClickException):
     """What the user can mend, in one sentence."""
+
+
+class Interrupted(click.ClickException):
+    """What ctrl-c has left, in one sentence."""
 
 
 class Result(NamedTuple):
@@ -50,8 +55,10 @@ def terminal_width() -> int:
 
 def _outcome(error: Exception, with_traceback: bool) -> tuple[str, int]:
     """Return the sentence and the exit code for an error."""
+    if isinstance(error, Interrupted):
+        return error.format_message(), 130
     if isinstance(error, click.Abort):
-        return "interrupted; nothing was written", 130
+        return "interrupted", 130
     if isinstance(error, click.UsageError) and error.ctx is not None:
         text = error.format_message().rstrip(".")
         return f"{text}; see {error.ctx.command_path} --help", 2
@@ -65,6 +72,33 @@ def _outcome(error: Exception, with_traceback: bool) -> tuple[str, int]:
         traceback.print_exception(error)
     hint = "" if with_traceback else "; rerun with --debug to see where, and report it"
     return f"unexpected {type(error).__name__}: {error}{hint}", 1
+
+
+_WATCHED = "tabr.watched"  # in a context: the files that the command may write
+
+
+def watch(path: Path) -> None:
+    """Remember how a file is, so that ctrl-c can tell whether it was written."""
+    watched = click.get_current_context().meta.setdefault(_WATCHED, {})
+    watched.setdefault(path, _stamp(path))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what differs when a file is replaced."""
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_ino, about.st_mtime_ns
+
+
+def _interruption() -> str:
+    """Return what was written until now, as far as that is known."""
+    watched = click.get_current_context().meta.get(_WATCHED, {})
+    written = [str(path) for path, was in watched.items() if _stamp(path) != was]
+    if written:
+        return f"interrupted after {' and '.join(written)} was written, whole"
+    return "interrupted; nothing was written" if watched else "interrupted"
 
 
 class Commands(click.Group):
@@ -100,7 +134,10 @@ def common(command: Callable[..., Result]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def write_result(as_json: bool, **values: Any) -> int:
-        record, text, message, code = command(**values)
+        try:
+            record, text, message, code = command(**values)
+        except KeyboardInterrupt:
+            raise Interrupted(_interruption()) from None
         if as_json:
             from tabr.text import plain_tree  # which brings pandas with it
 

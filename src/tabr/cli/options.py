@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tabr.cli.messages import Mistake, say
+from tabr.cli.messages import Mistake, say, watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,13 +129,14 @@ def grouped(
 
 
 def check_output(path: Path | None, *inputs: Path | None) -> None:
-    """Refuse before the work what could not be written after it."""
+    """Refuse before the work what could not be written after it; watch the rest."""
     if path is None:
         return
     if any(p is not None and path.exists() and path.samefile(p) for p in inputs):
         raise Mistake(f"{path} is also the input; write to another file")
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise Mistake(f"{path} cannot be written: name a file in a folder of yours")
+    watch(path)
 
 
 def check_table_output(path: Path | None, *inputs: Path | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tabr.cli import options
-from tabr.cli.messages import debug
+from tabr.cli.messages import Interrupted, debug
 
 
 @click.command()
@@ -53,7 +53,11 @@ def serve(
         run.log_requests()
     tokens = run.read_tokens(token_file, read_token_file)
     limits = Limits(rows=most_rows, body_bytes=most_mib << 20)
-    run.serve(model_file, tokens=tokens, limits=limits, **address)
+    try:
+        run.serve(model_file, tokens=tokens, limits=limits, **address)
+    except KeyboardInterrupt:  # while it began or ended
+        text = "interrupted; every change that was acknowledged is kept"
+        raise Interrupted(text) from None
 
 
 def check_libraries() -> None:

@@ -114,7 +114,10 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """A server that prints its address and a message once it listens."""
+    """A server that prints its address once it listens, and always ends in order.
+
+    A second ctrl-c only ends the wait for open connections.
+    """
 
     message = ""
 
@@ -124,6 +127,12 @@ class _Server(uvicorn.Server):
         if self.started and sockets:
             host, port = sockets[0].getsockname()[:2]
             print(f"http://{host}:{port}  {self.message}", flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End; the model is closed even if nobody waits for connections."""
+        await super().shutdown(sockets)
+        if self.force_exit and not self.lifespan.shutdown_event.is_set():
+            await self.lifespan.shutdown()
 
 
 def log_requests() -> None:

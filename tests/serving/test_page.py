@@ -486,6 +486,25 @@ def test_pasted_rows_are_predicted_and_the_first_fills_the_form(
         assert page["#batch .chosen"].inner_text().startswith("Row 2")
 
 
+def test_pasted_texts_stay_as_the_model_knows_them(
+    resting: Service, opening: Opening
+) -> None:
+    columns = [
+        {"name": "code", "kind": "categorical", "levels": ["01234", "NA", " x"]},
+        {"name": "town", "kind": "categorical", "levels": ["Ulm"]},
+    ]
+    text = "code,town\n01234,Ulm\nNA,NA\n x, Ulm\n,null\n"
+    script = """async ([text, columns]) => {
+      const { readTable } = await import("/static/csv.js");
+      return readTable(text, columns, { name: "label" }).rows;
+    }"""
+    with opening(resting.url) as page:
+        page.open()
+        rows = page.tab.evaluate(script, [text, columns])
+    assert [row["code"] for row in rows] == ["01234", "NA", " x", None]
+    assert [row["town"] for row in rows] == ["Ulm", None, "Ulm", None]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

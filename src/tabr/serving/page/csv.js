@@ -23,9 +23,11 @@ export function split(text, delimiter) {
 
 function readCell(content, column, delimiter) {
   const text = content.trim();
-  if (MISSING.has(text.toLowerCase())) return null;
   const levels = column.levels ?? [];
-  const level = levels.find((value) => String(value) === text
+  // " x", "NA" and "null" are texts where the model knows them.
+  const knowsMissing = levels.some((value) => value !== "" && MISSING.has(String(value).toLowerCase()));
+  if (text === "" || (!knowsMissing && MISSING.has(text.toLowerCase()))) return null;
+  const level = levels.find((value) => value === content) ?? levels.find((value) => String(value) === text
     || (typeof value === "boolean" && String(value) === text.toLowerCase())
     || (typeof value === "number" && Number(text) === value));
   if (level !== undefined) return level;

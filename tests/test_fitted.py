@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from tabr import (
     TabRRegressor,
     Where,
 )
+from tabr.errors import ModelFileError
 
 SMALL: dict[str, Any] = {
     "n_members": 1,
@@ -80,6 +83,38 @@ def check_allowed(model: Any, rows: pd.DataFrame) -> int:
 def test_neighbours_of_new_rows_follow_the_rule(ruled: TabRRegressor) -> None:
     rows, _ = table(60, seed=1)
     assert check_allowed(ruled, rows) > 100
+
+
+def test_a_number_of_days_without_a_unit_is_refused_wherever_rules_come(
+    ruled: TabRRegressor, tmp_path: Path
+) -> None:
+    frame, y = table()
+    rule = PastOnly("day", gap=365)
+    with pytest.raises(DataError, match="write '365D' for 365 days"):
+        TabRRegressor(**SMALL, candidates=rule).fit(frame, y)
+    before = ruled.candidates_
+    with pytest.raises(DataError, match="write '365D' for 365 days"):
+        ruled.restrict_candidates(rule)
+    assert ruled.candidates_ is before and ruled.candidates == RULE
+    old = copy.copy(ruled).set_params(candidates=rule)  # as older versions saved it
+    old.save(tmp_path / "m.tabr")
+    with pytest.raises(ModelFileError, match="write '365D' for 365 days, and fit"):
+        TabRRegressor.load(tmp_path / "m.tabr")
+
+
+def test_a_rule_that_leaves_most_rows_alone_is_told() -> None:
+    frame, y = table()
+    each = frame.assign(who=range(len(frame)))
+    for rule in (PastOnly("day", window="1us"), SameGroup("who"), PastOnly("who", 0.5)):
+        with pytest.warns(UserWarning, match="100% of the candidates have no neighb"):
+            model = TabRRegressor(**SMALL, candidates=rule).fit(each, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.restrict_candidates(PastOnly("day", window="40D"))
+        model.restrict_candidates(None)
+    with pytest.warns(UserWarning, match="of the candidates have no neighb") as told:
+        model.restrict_candidates(PastOnly("day", gap="80D"))
+    assert told[0].filename == __file__
 
 
 @pytest.fixture

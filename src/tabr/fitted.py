@@ -221,11 +221,15 @@ class FittedModel:
 
     def restrict_candidates(self, rule: Rule | None) -> None:
         """Change who may be retrieved, without training again; None allows all."""
+        from tabr.candidates.device_rules import warn_of_lonely
+
         check_is_fitted(self, "members_")
         check_rule(rule)
         with _updating:
-            self.candidates_ = self.candidates_.restricted(rule)
-            self.candidates = rule
+            restricted = self.candidates_.restricted(rule)
+            if restricted.rule is not None:
+                warn_of_lonely(restricted.rule, restricted.frame, stacklevel=2)
+            self.candidates_, self.candidates = restricted, rule
 
     # --- what is left behind --------------------------------------------------
 

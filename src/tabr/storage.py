@@ -34,10 +34,10 @@ from torch.overrides import TorchFunctionMode
 
 from tabr import __version__
 from tabr.candidates.candidate_set import CandidateSet
-from tabr.candidates.rules import Rule, Where, pack_rule, unpack_rule
+from tabr.candidates.rules import BoundRule, Rule, Where, pack_rule, unpack_rule
 from tabr.config import PRESETS, EmbeddingConfig, RetrievalConfig, network_config
 from tabr.device.devices import choose_device
-from tabr.errors import ModelFileError
+from tabr.errors import DataError, ModelFileError
 from tabr.network.embeddings import input_width
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
@@ -289,7 +289,7 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
     frame = from_parquet(contents[_COLUMNS], header["columns"], n)
     next_id = header["next_id"]
     _check(type(next_id) is int, "its next id is no number")
-    bound = None if model.candidates is None else model.candidates.bind(frame)
+    bound = _bound(model.candidates, frame)
     arrays = group("candidates")
     parts = _candidates(arrays, frame, preprocessor, target)
     model.candidates_ = CandidateSet(*parts, bound, next_id)
@@ -312,6 +312,14 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
     if header["named"]:
         model.feature_names_in_ = np.asarray(list(frame.columns), dtype=object)
     return model
+
+
+def _bound(rule: Rule | None, frame: pd.DataFrame) -> BoundRule | None:
+    """Return the rule with the candidates; its own refusals are no damage."""
+    try:
+        return None if rule is None else rule.bind(frame)
+    except DataError as error:
+        raise ModelFileError(f"{error}, and fit again") from error
 
 
 def _calibration(arrays: Arrays) -> Calibration:

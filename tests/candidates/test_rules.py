@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from tabr import DataError, NotSameGroup, PastOnly, SameGroup, Where
-from tabr.candidates.device_rules import RuleIndex
+from tabr.candidates.device_rules import RuleIndex, lonely_share
 from tabr.candidates.rules import Rule, SamePeriod, pack_rule, split_by, unpack_rule
 
 CPU = torch.device("cpu")
@@ -182,6 +183,77 @@ def test_rules_are_joined_only_with_rules() -> None:
 def test_a_span_that_does_not_fit_its_times_is_refused(column: str, how) -> None:
     with pytest.raises(DataError, match=rf"of PastOnly\('{column}'\) must be a"):
         PastOnly(column, **how).bind(table(5, 0))
+
+
+BARE = [365, 365.0, np.int64(365), np.float32(365), "365", " 365 ", "3e2"]
+NO_SPAN = [*BARE, "0,5D", True, np.inf, np.nan, "", b"30D"]
+
+
+@pytest.mark.parametrize("name", ["window", "gap"])
+@pytest.mark.parametrize("value", NO_SPAN, ids=repr)
+def test_a_number_without_a_unit_is_no_span_between_dates(name: str, value) -> None:
+    frame = table(5, 0)
+    for dates in (frame, frame.assign(on=frame.on.astype(str))):
+        with pytest.raises(DataError, match=r"the times are dates.*write '\d+D' for"):
+            PastOnly("on", **{name: value}).bind(dates.dropna())
+    if value in BARE[:5]:
+        with pytest.raises(DataError, match="write '365D' for 365 days"):
+            PastOnly("on", **{name: value}).bind(frame)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "5",
+        "5D",
+        pd.Timedelta(5, "D"),
+        datetime.timedelta(5),
+        np.timedelta64(5, "D"),
+        True,
+    ],
+    ids=repr,
+)
+def test_a_text_or_a_time_is_no_span_between_numbers(value) -> None:
+    with pytest.raises(DataError, match=r"must be a number.*times are numbers"):
+        PastOnly("day", value).bind(table(5, 0))
+
+
+FIVE = pd.Timedelta(5, "D"), datetime.timedelta(5), np.timedelta64(5, "D")
+
+
+@pytest.mark.parametrize(
+    "value", ["5D", "120h", "P5D", *FIVE, pd.offsets.Day(5)], ids=repr
+)
+def test_spans_with_a_unit_are_the_same_however_written(value) -> None:
+    rows, candidates = table(25, 0), table(40, 1)
+    expected = flags(PastOnly("day", window=5), rows, candidates)
+    for rule in (PastOnly("on", value), unpack_rule(pack_rule(PastOnly("on", value)))):
+        assert np.array_equal(flags(rule, rows, candidates), expected)
+
+
+def test_zero_is_the_same_span_in_any_unit() -> None:
+    rows, candidates = table(25, 0), table(40, 1)
+    expected = flags(PastOnly("on"), rows, candidates)
+    assert np.array_equal(flags(PastOnly("on", gap=0), rows, candidates), expected)
+
+
+def share_alone(rule: Rule, frame: pd.DataFrame) -> float:
+    return lonely_share(rule.bind(frame), frame)
+
+
+@pytest.mark.parametrize(("rule", "slow"), CASES, ids=map(str, range(len(CASES))))
+def test_the_share_of_candidates_without_any_other_is_counted(rule, slow) -> None:
+    frame = table(30, 6)
+    rows = list(frame.itertuples())
+    alone = [not any(slow(r, c) for c in rows if c is not r) for r in rows]
+    assert share_alone(rule, frame) == pytest.approx(np.mean(alone))
+
+
+def test_of_many_candidates_the_last_ones_may_be_the_only_neighbours() -> None:
+    frame = pd.DataFrame({"t": np.r_[np.ones(20_000), 0.0]})
+    assert share_alone(PastOnly("t"), frame) == 0
+    assert share_alone(PastOnly("t", window=0.5), frame) == 1
+    assert share_alone(SameGroup("t"), frame) < 0.01  # the last one has only itself
 
 
 def test_an_absent_column_is_named() -> None:

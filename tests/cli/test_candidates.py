@@ -55,6 +55,19 @@ def test_spans_need_times(folder: Path) -> None:
     fit = "fit", folder / "sales.csv", "--target", "price", "-o", folder / "x.tabr"
     assert "--window and --gap need --past-only" in refuse(*fit, "--window", "30D")
     assert "no column 'when'" in refuse(*fit, "--past-only", "when")
+    for option in ("--window", "--gap"):
+        told = refuse(*fit, "--past-only", "sold", option, "365", *TINY)
+        assert "write '365D' for 365 days" in told
+        assert "must be a number" in refuse(*fit, "--past-only", "area", option, "1D")
+    assert not (folder / "x.tabr").exists()
+
+
+def test_a_window_without_neighbours_is_told(folder: Path, tmp_path: Path) -> None:
+    told = succeed(
+        "fit", folder / "sales.csv", "--target", "price", "-o", tmp_path / "m.tabr",
+        "--past-only", "sold", "--window", "1min", *TINY,
+    ).stderr  # fmt: skip
+    assert "tabr: under PastOnly(column='sold', window='1min'" in told
 
 
 def test_rows_are_added_and_removed_again(folder: Path, tmp_path: Path) -> None:

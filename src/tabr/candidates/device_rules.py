@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
@@ -13,6 +15,12 @@ from torch import Tensor
 from tabr.candidates.rule_codes import Function, Tags
 from tabr.candidates.rules import BoundRule
 from tabr.search import Allowed, Filter
+from tabr.tables.frame import random_rows
+from tabr.text import percent
+
+_MANY_ALONE = 0.5  # of the candidates: a rule that leaves more alone is told
+_LOOKED_AT = 500  # candidates, among all others
+_AT_A_TIME = 1 << 14
 
 
 class RuleIndex:
@@ -70,3 +78,41 @@ class TaggedRows:
             return torch.tensor(function(chosen, part), device=device)
 
         return allowed
+
+
+def warn_of_lonely(bound: BoundRule, frame: pd.DataFrame, stacklevel: int) -> None:
+    """Warn of a rule under which most candidates have no neighbour among the others.
+
+    Args:
+        bound: The rule with its candidates.
+        frame: The candidates.
+        stacklevel: Whose line the warning names, as seen from here.
+    """
+    share = lonely_share(bound, frame)
+    if share > _MANY_ALONE:
+        warnings.warn(
+            f"under {bound.rule!r:.120} {percent(share)} of the candidates have no "
+            "neighbour among the others, so that they teach no retrieval: mend the "
+            "rule, unless this is meant",
+            stacklevel=stacklevel + 1,
+        )
+
+
+def lonely_share(bound: BoundRule, frame: pd.DataFrame) -> float:
+    """Return the share of candidates that may have no other one as a neighbour.
+
+    Of many candidates it is told by some.
+    """
+    chosen = random_rows(bound.n, _LOOKED_AT)
+    cpu = torch.device("cpu")
+    tagged = RuleIndex(bound, cpu).tag(frame.iloc[chosen].reset_index(drop=True))
+    rows = slice(0, len(chosen))
+    rules, own = tagged.rules(rows), torch.from_numpy(chosen)
+    alone = torch.ones(len(chosen), dtype=torch.bool)
+    for start in range(0, bound.n, _AT_A_TIME):
+        part = slice(start, min(start + _AT_A_TIME, bound.n))
+        others = torch.arange(part.start, part.stop) != own[:, None]
+        alone &= ~(rules.allowed(rows, part) & others).any(1)
+        if not alone.any():
+            break
+    return float(np.mean(alone.numpy()))

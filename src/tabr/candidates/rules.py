@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,7 +142,8 @@ class PastOnly(Leaf):
         column: Times: dates, ISO texts or numbers.
         window: How far back candidates may lie; None is no limit.
         gap: How much time must lie between: labels that become known late.
-            Both are numbers where times are, else as pandas reads them: "30D", "12h".
+            Both are numbers where times are, else spans with a unit: "30D", "12h" or
+            a timedelta.
     """
 
     column: str
@@ -175,20 +177,54 @@ class PastOnly(Leaf):
         value = getattr(self, name)
         if value is None:
             return None
-        try:
-            span = (
-                pd.Timedelta(value) / pd.Timedelta(1, "us") if is_date else float(value)
-            )
-        except (ValueError, TypeError):
-            span = np.nan
+        span = _microseconds(value) if is_date else _number(value)
         if not span >= 0:
-            wanted = "a span such as '30D'" if is_date else "a number"
+            wanted, times, remedy = "a number", "numbers", "give it in their unit"
+            if is_date:
+                wanted, times = "a span with its unit, such as '30D'", "dates"
+                number = _bare(value)
+                days = abs(number) if np.isfinite(number) else 30
+                remedy = f"write '{days:g}D' for {days:g} days"
             raise DataError(
-                f"{name} of PastOnly({self.column!r}) must be {wanted} of zero or "
-                f"more, as the times are {'dates' if is_date else 'numbers'}, "
-                f"however: {value!r}"
+                f"{name} of PastOnly({self.column!r}) must be {wanted}, of zero or "
+                f"more, as the times are {times}, however {value!r:.60} came: {remedy}"
             )
         return span
+
+
+def _microseconds(value: object) -> float:
+    """Return a span of time; nan if it is none, or a number without a unit."""
+    if _bare(value) == 0:
+        return 0.0  # of any unit
+    # pandas reads a bare number as nanoseconds, and "0,5D" as five days.
+    unclear = not np.isnan(_bare(value)) or (isinstance(value, str) and "," in value)
+    if isinstance(value, bool | np.bool_) or unclear:
+        return np.nan
+    try:
+        return float(pd.Timedelta(value) / pd.Timedelta(1, "us"))  # type: ignore[arg-type]
+    except (ValueError, TypeError, OverflowError):
+        return np.nan
+
+
+def _number(value: object) -> float:
+    """Return a span that is a number; nan if it is none."""
+    return float(value) if _is_number(value) else np.nan  # type: ignore[arg-type]
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is one; numpy says so of its times and flags too."""
+    no_numbers = bool | np.bool_ | np.timedelta64
+    return isinstance(value, Real) and not isinstance(value, no_numbers)
+
+
+def _bare(value: object) -> float:
+    """Return a number without a unit, or a text that is one; nan for all else."""
+    if not (_is_number(value) or isinstance(value, str)):
+        return np.nan
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except ValueError:
+        return np.nan
 
 
 @dataclass(frozen=True)
@@ -331,7 +367,7 @@ def _plain(span: Any) -> Any:
     """Return a span as JSON holds it."""
     if span is None or isinstance(span, str):
         return span
-    if isinstance(span, int | float | np.integer | np.floating):
+    if _is_number(span):
         return float(span)
     return str(pd.Timedelta(span))
 

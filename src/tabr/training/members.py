@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tabr.candidates.candidate_set import CandidateSet
-from tabr.candidates.device_rules import RuleIndex
-from tabr.candidates.rules import BoundRule, Rule, Rules
+from tabr.candidates.device_rules import RuleIndex, warn_of_lonely
+from tabr.candidates.rules import BoundRule, Rules
 from tabr.config import Recipe
 from tabr.metrics import Score
 from tabr.network.rows import Rows
@@ -114,8 +114,7 @@ def fit_members(
     logger.info("%s", plan)
     place = torch.device("cpu") if plan.candidates_on_host else device
     sample = train.sample
-    bound_rules = {rule: _bound(rule, sample) for rule in dict.fromkeys(rules)}
-    bound = [bound_rules[rule] for rule in rules]
+    bound = _bound(rules, sample)
     rows, labels = Rows.from_arrays(train.arrays, place), torch.from_numpy(train.labels)
     data = TrainingRows(rows, labels.to(device), _mean_one(train, device))
     parts = [_fold_rows(fold, data, sample, bound, target) for fold in folds]
@@ -139,12 +138,20 @@ def fit_members(
     last_ids = [sample.ids.max(), *(fold.held_out.sample.ids.max() for fold in folds)]
     next_id = int(max(last_ids)) + 1
     about = sample.ids, sample.frame, sample.y, rows, data.labels
-    candidates = CandidateSet(*about, bound_rules[rules.afterwards], next_id)
+    candidates = CandidateSet(*about, bound[1], next_id)
     return Fitted(members, candidates, plan)
 
 
-def _bound(rule: Rule | None, sample: Sample) -> BoundRule | None:
-    return None if rule is None else rule.bind(sample.frame)
+def _bound(rules: Rules, sample: Sample) -> list[BoundRule | None]:
+    """Return the rules, each bound once to the sample's rows."""
+    bound = {
+        rule: None if rule is None else rule.bind(sample.frame)
+        for rule in dict.fromkeys(rules)
+    }
+    in_training = bound[rules.in_training]
+    if in_training is not None:
+        warn_of_lonely(in_training, sample.frame, stacklevel=4)
+    return [bound[rule] for rule in rules]
 
 
 def _fold_rows(

@@ -63,6 +63,72 @@ def ruled() -> TabRRegressor:
     return TabRRegressor(**SMALL, ignore=IGNORE, candidates=RULE).fit(frame, y)
 
 
+# --- targets without spread, and with hardly any ------------------------------
+
+HOWS = [{}, {"preset": "paper"}, {"n_members": 3}, {"preset": "paper", "n_members": 3}]
+HOWS.append({"preset": "best", "n_members": 1})
+
+
+def check_constant(model: Any, rows: pd.DataFrame, value: float) -> None:
+    """Check that all that the model says of numbers is this one."""
+    found = model.explain(rows)
+    said = [model.predict(rows), found.predictions, found.alone, found.usual]
+    said += [found.members.predictions, model.predict_interval(rows, 0.8)]
+    for part in said:
+        assert (part == value).all()
+    assert (found.effects == 0).all()
+    assert found.corrections is None or (found.corrections == 0).all()
+
+
+@pytest.mark.parametrize("with_eval_set", [False, True])
+@pytest.mark.parametrize("how", HOWS, ids=str)
+def test_a_constant_target_is_predicted_exactly(
+    how: dict[str, Any], with_eval_set: bool, tmp_path: Path
+) -> None:
+    frame, _ = table(80)
+    new, _ = table(20, seed=1)
+    for value in (0.1, 1e-6, -3e300):
+        y = np.full(80, value)
+        model = TabRRegressor(**{**SMALL, "max_epochs": 1, **how})
+        model.fit(frame, y, eval_set=(new, y[:20]) if with_eval_set else None)
+        check_constant(model, new, value)
+        model.add_candidates(new, y[:20])
+        model.target_.scale = 1.0  # as files of older versions have it
+        model.save(tmp_path / "m.tabr")
+        check_constant(TabRRegressor.load(tmp_path / "m.tabr"), new, value)
+
+
+def test_a_constant_target_stays_the_answer_beside_other_labels() -> None:
+    frame, _ = table(80)
+    new, _ = table(20, seed=1)
+    for preset in ("default", "paper"):
+        how = {**SMALL, "preset": preset}
+        model = TabRRegressor(**how).fit(frame, np.ones(80))
+        model.add_candidates(new, np.full(20, 7.0))
+        assert (model.predict(new) == 1).all()
+
+
+@pytest.mark.parametrize("how", HOWS[:2], ids=str)
+def test_the_unit_and_the_offset_of_a_target_change_only_theirs(
+    how: dict[str, Any],
+) -> None:
+    frame, y = table()
+    new, _ = table(20, seed=1)
+    exact = np.round(y * 1024) / 1024  # so that no offset rounds it
+
+    def answers(y: Any, scale: float, offset: float) -> NDArray[np.float64]:
+        model = TabRRegressor(**{**SMALL, **how}).fit(frame, y)
+        ends = model.predict_interval(new, 0.5)
+        found = model.explain(new)
+        said = [model.predict(new)[:, None], ends, found.alone[:, None]]
+        return (np.hstack(said) - offset) / scale
+
+    plain = answers(exact, 1, 0)
+    for scale, offset in ((1e-6, 0), (1e-300, 0), (1e300, 0), (1, 1e9), (1e-6, 1)):
+        found = answers(exact * scale + offset, scale, offset)
+        np.testing.assert_allclose(found, plain, atol=1e-3)
+
+
 # --- rules --------------------------------------------------------------------
 
 

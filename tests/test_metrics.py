@@ -148,3 +148,19 @@ def test_a_score_without_a_meaning_for_the_rows_is_refused(name: str):
 def test_labels_that_are_no_class_have_no_place_among_them():
     codes = codes_of(np.array(["b", "c", "a"], object), np.array(["a", "b"]))
     assert codes.tolist() == [1, -1, 0]
+
+
+@pytest.mark.parametrize("unit", [2.0**-1000, 2.0**1000])
+def test_scores_of_numbers_know_no_unit(unit: float) -> None:
+    rng = np.random.default_rng(0)
+    y, values = rng.normal(size=50), rng.normal(size=50)
+    plain = value_scores(y, values)
+    for name, score in value_scores(y * unit, values * unit).items():
+        assert score == plain[name] * (1 if name == "R2" else unit)
+
+
+@pytest.mark.parametrize("value", [0.1, 1e-300, -3e300])
+def test_a_constant_has_no_variance_to_explain(value: float) -> None:
+    y = np.full(7, value)
+    assert value_scores(y, y)["RMSE"] == 0
+    assert np.isnan(value_scores(y, y)["R2"])

@@ -20,7 +20,20 @@ Score = Callable[[NDArray[Any]], float]
 
 def rmse(y: NDArray[Any], prediction: NDArray[Any]) -> float:
     """Return the root of the mean squared error of values (n,)."""
-    return float(np.sqrt(np.mean(np.square(np.asarray(y, float) - prediction))))
+    y, prediction, exponent = _scaled(y, prediction)
+    error = np.sqrt(np.mean(np.square(y - prediction)))
+    return float(np.ldexp(error, exponent))
+
+
+def _scaled(y: NDArray[Any], values: NDArray[Any]) -> tuple[Any, Any, int]:
+    """Return both over a power of two, and its exponent.
+
+    That is exact, and keeps the squares of huge and of tiny numbers finite.
+    """
+    y, values = np.asarray(y, float), np.asarray(values, float)
+    largest = max(np.abs(part).max(initial=0.0) for part in (y, values))
+    exponent = int(np.frexp(largest)[1]) if np.isfinite(largest) else 0
+    return np.ldexp(y, -exponent), np.ldexp(values, -exponent), exponent
 
 
 def accuracy(codes: NDArray[Any], probabilities: NDArray[Any]) -> float:
@@ -36,14 +49,16 @@ def log_loss(codes: NDArray[Any], probabilities: NDArray[Any]) -> float:
 
 def r2(y: NDArray[Any], values: NDArray[Any]) -> float:
     """Return the share of the variance that values (n,) explain; nan without any."""
-    y = np.asarray(y, float)
+    y, values, _ = _scaled(y, values)
     error, spread = y - values, float(np.square(y - y.mean()).sum())
-    return 1 - float(np.square(error).sum()) / spread if spread > 0 else float("nan")
+    varies = spread > 0 and y.min() < y.max()  # rounding may move the mean of equals
+    return 1 - float(np.square(error).sum()) / spread if varies else float("nan")
 
 
 def mae(y: NDArray[Any], values: NDArray[Any]) -> float:
     """Return the mean absolute error of values (n,)."""
-    return float(np.abs(np.asarray(y, float) - values).mean())
+    y, values, exponent = _scaled(y, values)
+    return float(np.ldexp(np.abs(y - values).mean(), exponent))
 
 
 def balanced_accuracy(codes: NDArray[Any], probabilities: NDArray[Any]) -> float:

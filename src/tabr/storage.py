@@ -292,6 +292,8 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
     bound = _bound(model.candidates, frame)
     arrays = group("candidates")
     parts = _candidates(arrays, frame, preprocessor, target)
+    if target.classes is None:
+        _mend_constant(target, parts[2])
     model.candidates_ = CandidateSet(*parts, bound, next_id)
     model.members_ = []
     for number, about in enumerate(header["members"]):
@@ -336,6 +338,13 @@ def _number_target(state: Mapping[str, Any], arrays: Arrays) -> Target:
     plain = type(target.mean) is type(target.scale) is float
     _check(plain, "its mean and deviation are no numbers")
     return target
+
+
+def _mend_constant(target: Target, y: NDArray[Any]) -> None:
+    """Give a target without any spread the scale 0; older files have a 1 there."""
+    assert isinstance(target, NumberTarget)
+    if target.scale == 1.0 and bool((y == target.mean).all()):
+        target.scale = 0.0
 
 
 def _class_target(state: Mapping[str, Any], arrays: Arrays) -> Target:

@@ -32,6 +32,22 @@ def neighbours(n: int, m: int = 8, seed: int = 0) -> tuple[NeighborTable, np.nda
     return NeighborTable(ids, weights, away), size * rng.normal(size=(n, m))
 
 
+@pytest.mark.parametrize("unit", [1e-300, 1e-6, 1e300])
+def test_spreads_have_the_unit_of_the_labels(unit: float) -> None:
+    table, labels = neighbours(20)
+    of_labels = spreads(Signals(np.zeros(20), table, labels))
+    in_unit = spreads(Signals(np.zeros(20), table, labels * unit))
+    np.testing.assert_allclose(in_unit / unit, of_labels)
+
+
+def test_equal_labels_have_no_spread() -> None:
+    table, labels = neighbours(20)
+    equal = np.full_like(labels, 0.1)
+    table.ids[3, 2:] = -1  # a row with few neighbours, and one with none
+    table.ids[4] = -1
+    assert (spreads(Signals(np.zeros(20), table, equal)) == 0).all()
+
+
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.95])
 @pytest.mark.parametrize("n", [30, 400])
 def test_intervals_cover_what_they_state(coverage: float, n: int) -> None:

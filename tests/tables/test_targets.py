@@ -137,10 +137,19 @@ def test_labels_have_mean_zero_and_deviation_one():
     assert abs(labels.mean()) < 1e-4 and abs(labels.std() - 1) < 1e-4
 
 
-def test_equal_targets_have_deviation_one():
-    target = NumberTarget().fit([0.1] * 7)
-    assert (target.mean, target.scale) == (0.1, 1.0)
-    assert target.encode([0.1, 1.1]).tolist() == [0, 1]
+@pytest.mark.parametrize("value", [0.1, 1e-6, 1e12, -3e300, 5e-324, 0.0])
+def test_equal_targets_have_no_scale_and_all_outputs_mean_them(value):
+    target = reborn(NumberTarget().fit([value] * 7))
+    assert (target.mean, target.scale) == (value, 0.0)
+    assert target.encode([value, value + 1.1]).tolist() == [0, 0]
+    assert target.predictions(np.array([0.0, -3.0, 1e30])).tolist() == [value] * 3
+    assert target.usual(np.full(7, value)) == value
+
+
+def test_the_least_numbers_that_differ_have_a_scale():
+    y = np.array([0.0, 5e-324, 5e-324])
+    target = NumberTarget().fit(y)
+    assert target.predictions(target.encode(y)).tolist() == y.tolist()
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,11 @@ def mean_prediction(outputs: Sequence[MemberOutput], reading: Reading) -> Floats
 
 def _mean(of_each: Sequence[Floats], outputs: Sequence[MemberOutput]) -> Floats:
     """Return the mean of what members say, each by its weight."""
-    mean: Floats = np.average(of_each, axis=0, weights=[o.weight for o in outputs])
-    return mean
+    with np.errstate(over="ignore"):
+        mean = np.average(of_each, axis=0, weights=[o.weight for o in outputs])
+    # Rounding may move a mean beyond its parts: of equal ones it is what they are.
+    bounded: Floats = mean.clip(np.min(of_each, axis=0), np.max(of_each, axis=0))
+    return bounded
 
 
 def neighbor_table(

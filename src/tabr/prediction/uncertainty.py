@@ -146,12 +146,20 @@ def sets(
 def spreads(signals: Signals) -> Floats:
     """Return the weighted standard deviations (n,) of neighbours' labels."""
     table = signals.table
-    values = np.where(table.ids >= 0, signals.labels, 0.0).astype(np.float64)
+    exists = table.ids >= 0
+    values = np.where(exists, signals.labels, 0.0).astype(np.float64)
+    # A power of two is exact and keeps squares of huge and tiny labels finite.
+    exponent = np.frexp(np.abs(values).max(initial=0.0))[1]
+    values = np.ldexp(values, -exponent)
     total = np.maximum(table.weights.sum(1, keepdims=True), 1e-12)
     weights = table.weights / total
     mean = (weights * values).sum(1, keepdims=True)
-    spread: Floats = np.sqrt((weights * (values - mean) ** 2).sum(1))
-    return spread
+    spread = np.sqrt((weights * (values - mean) ** 2).sum(1))
+    low = np.where(exists, values, np.inf).min(1, initial=np.inf)
+    high = np.where(exists, values, -np.inf).max(1, initial=-np.inf)
+    spread = np.where(low < high, spread, 0.0)  # of equal labels but for rounding
+    of_labels: Floats = np.ldexp(spread, exponent)
+    return of_labels
 
 
 def _widths(spread: Floats, usual: float) -> Floats:

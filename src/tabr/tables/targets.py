@@ -27,6 +27,7 @@ Outcome = Literal["regression", "classification"]
 MAX_CLASSES = 20  # whole numbers with more distinct values are quantities
 _MOST_SIDES = 8  # classes whose shares are told of each level of a column
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+_LEAST = float(np.nextafter(0.0, 1.0))  # number above zero
 
 
 def choose_task(y: pd.Series[Any]) -> tuple[Outcome, str]:
@@ -151,7 +152,7 @@ class NumberTarget(Target):
     classes = None
     label_dtype = np.float32
     mean: float
-    scale: float  # standard deviation, 1 if all targets are equal
+    scale: float  # standard deviation; 0 if all targets are equal
 
     @staticmethod
     def read(
@@ -165,14 +166,14 @@ class NumberTarget(Target):
     ) -> Self:
         """Learn mean and standard deviation; `n_rows` is the table's row count."""
         values = read_numbers(y, n_rows, caller)
-        if values.min() == values.max():
-            self.mean, self.scale = float(values[0]), 1.0
+        if values.min() == values.max():  # in no unit: all that can be said is this
+            self.mean, self.scale = float(values[0]), 0.0
             return self
         # a power of two is exact and keeps squares of huge numbers finite
         exponent = np.frexp(np.abs(values).max())[1]
         values = np.ldexp(values, -exponent)
         self.mean = float(np.ldexp(values.mean(), exponent))
-        self.scale = float(np.ldexp(values.std(), exponent)) or 1.0
+        self.scale = float(np.ldexp(values.std(), exponent)) or _LEAST
         return self
 
     def scaled_by(self, y: npt.NDArray[Any]) -> Self:
@@ -184,6 +185,8 @@ class NumberTarget(Target):
     ) -> npt.NDArray[np.float32]:
         """Return labels (n,)."""
         values = read_numbers(y, n_rows)
+        if self.scale == 0:
+            return np.zeros(len(values), dtype=np.float32)
         with np.errstate(over="ignore"):
             labels = (values - self.mean) / self.scale
         return np.clip(labels, -_FLOAT32_MAX, _FLOAT32_MAX).astype(np.float32)
@@ -198,6 +201,8 @@ class NumberTarget(Target):
     def predictions(self, outputs: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return values (n,) in the units of y from outputs (n,) or (n, 1)."""
         values = np.asarray(outputs, dtype=np.float64).reshape(-1)
+        if self.scale == 0:
+            return np.full(len(values), self.mean)
         return values * self.scale + self.mean
 
     def in_units(self, predictions: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -213,7 +218,10 @@ class NumberTarget(Target):
 
     def usual(self, y: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return the mean of y, ()."""
-        return np.asarray(np.mean(y), dtype=np.float64)
+        with np.errstate(over="ignore"):
+            mean = np.mean(y, dtype=np.float64)
+        # Rounding may move a mean beyond its parts.
+        return np.asarray(np.clip(mean, np.min(y), np.max(y)), dtype=np.float64)
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return all that was fitted as a JSON-able dict and named arrays."""

@@ -8,6 +8,7 @@ import pickle
 import struct
 import zipfile
 from contextlib import nullcontext
+from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,10 +23,18 @@ from hypothesis import strategies as st
 from safetensors import numpy as safetensors
 from sklearn.exceptions import NotFittedError
 
-from tabr import EmbeddingConfig, RetrievalConfig, TabRClassifier, TabRRegressor
-from tabr.errors import ModelFileError
+from tabr import (
+    EmbeddingConfig,
+    NotSameGroup,
+    PastOnly,
+    RetrievalConfig,
+    TabRClassifier,
+    TabRRegressor,
+)
+from tabr.errors import ModelFileError, TabrError
 from tabr.estimators import load_model
 from tabr.storage import load, load_any, save
+from tabr.text import plain_rows
 
 SMALL = {
     "width": 8,
@@ -314,7 +323,9 @@ def odd_columns():
         "zones": pd.Series(
             [noon, None, noon.replace(tzinfo=zone), noon.date()], dtype=object
         ),
+        # Nobody reads these.
         "broken text": pd.Series(["\ud800", "a", "a", "a"], dtype=object),
+        "lists": pd.Series([[1], [2, 3], None, "a"], dtype=object),
     }
 
 
@@ -336,6 +347,7 @@ AS_READ = {
         )
     ),
     "broken text": pd.Series(["?", "a", "a", "a"]),
+    "lists": pd.Series(["[1]", "[2, 3]", None, "a"]),
 }
 
 
@@ -344,7 +356,7 @@ def test_columns_of_every_type_come_back(tmp_path):
     columns["ä 0.a`\n"] = columns["text"]
     X = pd.DataFrame(columns).reset_index(drop=True)
     y = np.arange(len(X), dtype=float)
-    model = fit(TabRRegressor, y, X=X, max_epochs=1)
+    model = fit(TabRRegressor, y, X=X, max_epochs=1, ignore=["broken text", "lists"])
     loaded = round_trip(model, tmp_path)
     assert list(loaded.candidates_.frame) == list(X)
     odd_name = "ä 0.a`\n"
@@ -794,3 +806,87 @@ def test_a_file_of_the_first_version_predicts_what_it_predicted(name: str):
         np.testing.assert_allclose(model.predict(rows), said["predictions"], rtol=1e-5)
         ends = model.predict_interval(rows, 0.5)
         np.testing.assert_allclose(ends, said["intervals"], rtol=1e-5)
+
+
+# --- candidates that are added: all that is accepted can be kept ---------------
+
+DAY = pd.Timestamp("2024-05-31")
+ODD_CELLS = [
+    *(None, np.nan, pd.NaT, pd.NA, "", "a\0b", "a\0", "\ud800", "x" * 50_000, "3"),
+    *(10**400, 2**64, -(2**70), 2**53 + 1, np.inf, -0.0, 5e-324, 1.7e308, True),
+    *(Decimal("1.5"), Decimal("NaN"), Decimal("Infinity"), Decimal("1e400"), 1j),
+    *(b"a\xff", [1, 2], (1, [2]), {"a": 1}, {1}, object(), np.float32(0.1)),
+    *(DAY, DAY.tz_localize("Asia/Tokyo"), DAY.date(), "2024-05-31", "9999-12-31"),
+    *(pd.Timestamp("9999-12-31"), datetime.date(1, 1, 1), pd.Period("2024-05-31")),
+    *(np.datetime64("20000-01-01"), pd.Interval(0, 1), datetime.time(3)),
+    datetime.datetime.fromisoformat("9999-12-31T23:59-05:00"),
+    *(datetime.timedelta(1), datetime.timedelta(days=999_999_999)),
+]
+
+
+def plain_table(n):
+    rng = np.random.default_rng(0)
+    days = DAY - pd.to_timedelta(rng.integers(1, 90, n), unit="D")
+    frame = pd.DataFrame({"number": rng.normal(size=n), "flag": rng.random(n) < 0.5})
+    frame["town"] = rng.choice(["Rome", "Oslo", "Bonn"], n)
+    frame["size"] = pd.Categorical(rng.choice(["S", "M"], n))
+    frame["day"] = days.astype("datetime64[ns]")
+    frame["zone"] = days.tz_localize("Europe/Berlin")
+    frame["iso"], frame["date"] = days.strftime("%Y-%m-%d"), days.date
+    frame["span"] = pd.to_timedelta(rng.integers(0, 90, n), unit="h")
+    frame["price"] = [Decimal(int(k)) for k in rng.integers(0, 90, n)]
+    return frame.assign(note="a", who=rng.choice(["p", "q"], n))
+
+
+@pytest.fixture(scope="module")
+def keeper():
+    X = plain_table(40)
+    rule = PastOnly("day") & NotSameGroup("who")
+    how = {**SMALL, "max_epochs": 1, "n_members": 1, "ignore": ["note", "who"]}
+    model = TabRRegressor(**how, candidates=rule)
+    return model.fit(X, np.random.default_rng(0).normal(size=40))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.sampled_from(plain_table(1).columns.tolist()),
+    st.sampled_from(ODD_CELLS),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_row_that_is_accepted_can_be_kept(
+    keeper, tmp_path_factory, column, value, beside_others, inferred
+):
+    rows, asked = plain_table(2), plain_table(9).tail(6)
+    cells = rows[column].astype(object)
+    cells.iat[1] = value
+    rows = rows.assign(**{column: cells})
+    if not beside_others:
+        rows = rows.tail(1).reset_index(drop=True)
+    if inferred:
+        try:
+            rows = rows.infer_objects()
+        except (ValueError, OverflowError):  # by pandas
+            return
+    model, before = copy.copy(keeper), keeper.predict(asked)
+    try:
+        model.predict(rows)
+        ids = model.add_candidates(rows, np.zeros(len(rows)))
+    except TabrError as error:
+        assert repr(column) in str(error)
+        assert model.candidates_ is keeper.candidates_
+        return
+    assert np.array_equal(keeper.predict(asked), before)
+    json.dumps(plain_rows(model.candidates_.look_up(ids)), ensure_ascii=False).encode()
+    assert len(model.candidates_.frame) == len(model.candidates_)
+    model.explain(rows).to_frame()
+    loaded = round_trip(model, tmp_path_factory.mktemp("kept"))
+    for table in (asked, rows):
+        expected = model.predict(table)
+        np.testing.assert_allclose(loaded.predict(table), expected, atol=1e-4)
+    model.remove_candidates(ids)
+    np.testing.assert_allclose(
+        round_trip(model, tmp_path_factory.mktemp("kept")).predict(asked),
+        before,
+        atol=1e-4,
+    )

@@ -140,6 +140,18 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written: no half of a character stands alone.
+
+    >>> is_unicode("naïve"), is_unicode("\\ud800")
+    (True, False)
+    """
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 # --- tables ---------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from tabr.candidates.updatable_index import UpdatableIndex
 from tabr.errors import DataError, UnknownIdError
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
+from tabr.tables.kept import Form, forms_of, kept
 from tabr.tables.preprocessor import EncodedRows
 from tabr.tables.samples import EncodedSample
 
@@ -112,6 +113,11 @@ class CandidateSet:
         """The smallest and the largest label, of numbers."""
         y = np.asarray(self.y, np.float64)
         return float(y.min()), float(y.max())
+
+    @cached_property
+    def _forms(self) -> dict[str, Form]:
+        """How further rows are kept, so that all can be joined."""
+        return forms_of(self._frames[0])
 
     @property
     def columns(self) -> list[str]:
@@ -209,7 +215,7 @@ class CandidateSet:
 
         Their labels (n,) come as the user gave them and as networks read them.
         """
-        frame = encoded.frame
+        frame = kept(encoded.frame, self._forms, self.columns)
         rows = Rows.from_arrays(encoded.arrays, torch.device("cpu"))
         ids = np.arange(self.next_id, self.next_id + len(frame))
         new = self._copy()
@@ -223,7 +229,7 @@ class CandidateSet:
         ]
         codes = torch.from_numpy(labels).to(self.labels.device)
         new._labels = self._labels.extended(codes)
-        new._frames = (*self._frames, frame.reindex(columns=self._frames[0].columns))
+        new._frames = (*self._frames, frame)
         if self._is_removed is not None:
             new._is_removed = np.append(self._is_removed, np.zeros(len(frame), bool))
         new.next_id = self.next_id + len(frame)
@@ -239,7 +245,7 @@ class CandidateSet:
         sample, packed = encoded.sample, self.packed()
         ids = np.concatenate([packed.ids, sample.ids])
         order = np.argsort(ids, kind="stable")
-        frames = packed.frame, sample.frame.reindex(columns=self.columns)
+        frames = packed.frame, kept(sample.frame, self._forms, self.columns)
         frame = _joined(frames).iloc[order].reset_index(drop=True)
         y = np.concatenate([packed.y, sample.y])
         new = Rows.from_arrays(encoded.arrays, place)

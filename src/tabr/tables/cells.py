@@ -21,7 +21,8 @@ import pandas as pd
 from pandas.api import types as pandas_types
 
 from tabr.errors import CellTypeError, DataError
-from tabr.tables.frame import nested
+from tabr.tables.frame import broken_text, nested
+from tabr.text import is_unicode
 
 ColumnKind = Literal["numeric", "binary", "categorical", "date"]
 Cycle = Literal["day", "week", "month", "year"]
@@ -33,6 +34,7 @@ Flags = npt.NDArray[np.float32]
 TURNS: dict[Cycle, float] = {"day": 1.0, "week": 7.0, "month": 31.0, "year": 366.0}
 
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}(?![^T ])")  # the start of an ISO date or time
+_FIRST, _END = np.array(["0001-01-01", "10000-01-01"], "datetime64[s]")
 _FEW = 1000  # texts, which numpy tells apart faster than pandas
 
 
@@ -40,7 +42,11 @@ def _text(value: object) -> str:
     """Write a level; 1.0 reads "1", so files may turn whole numbers into floats."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
-    if isinstance(value, Decimal) and value == value.to_integral_value():
+    if (
+        isinstance(value, Decimal)
+        and value.is_finite()
+        and value == value.to_integral_value()
+    ):
         return str(int(value))
     return str(value)
 
@@ -110,8 +116,11 @@ class Cells:
             return all(issubclass(t, kinds) for t in types_of_cells)
 
         for t in types_of_cells:
-            if t.__hash__ is None:
-                row = int(np.argmax([type(value) is t for value in series]))
+            if t.__hash__ is None or issubclass(t, tuple):
+                nested_ones = [type(v) is t and not _is_single(v) for v in series]
+                if not any(nested_ones):
+                    continue
+                row = int(np.argmax(nested_ones))
                 raise CellTypeError(
                     f"argument must be a string or a number, however column {name!r}"
                     f" holds a {t.__name__} in row {row}; split or drop the column"
@@ -125,13 +134,13 @@ class Cells:
         if all_are(datetime.date, np.datetime64):
             return cls(name, series, "date", in_fit)
         if all_are(datetime.timedelta, np.timedelta64):
-            seconds = pd.to_timedelta(series).dt.total_seconds()
-            return cls(name, seconds, "number", in_fit)
+            return cls(name, _seconds(series, name), "number", in_fit)
         if types_of_cells & {
             bool,
             np.bool_,
         }:  # True equals 1, though their texts differ
-            series = series.map(_text, na_action="ignore")
+            texts = [None if pd.isna(value) else _text(value) for value in cells]
+            series = pd.Series(texts, index=series.index, dtype=object)
         return cls(name, series, "text", in_fit)
 
     @property
@@ -179,6 +188,9 @@ class Cells:
         merged = [code_of.setdefault(_text(v), len(code_of)) for v in distinct]
         codes = np.array([*merged, -1], dtype=np.int64)[codes]
         levels = list(code_of)
+        broken = [level for level in levels if not is_unicode(level)]
+        if broken:
+            raise broken_text(f"column {self.name!r}", broken[0])
         if isinstance(values, pd.Categorical):  # its unused categories are no levels
             used = np.bincount(codes[codes >= 0], minlength=len(levels)) > 0
             codes = np.append(np.where(used, np.cumsum(used) - 1, -1), -1)[codes]
@@ -186,6 +198,13 @@ class Cells:
                 level for level, is_used in zip(levels, used, strict=True) if is_used
             ]
         return codes, levels
+
+    def check(self) -> None:
+        """Refuse text and dates that could not be written, though nobody reads them."""
+        if self.nature == "text":
+            self.levels  # noqa: B018
+        elif self.nature == "date":
+            self.dates()
 
     def numbers(self, flag: bool = False) -> Floats:
         """Return the cells as finite numbers (n,), with nan where missing."""
@@ -223,11 +242,20 @@ class Cells:
             return self._parsed("date", _parse_dates)
         if pandas_types.is_datetime64_any_dtype(series.dtype):
             if series.dt.tz is not None:
+                check_years(series.dt.tz_localize(None).to_numpy(), self.name)
                 series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-            return series.to_numpy(dtype="datetime64[us]")
+            return check_years(series.to_numpy(), self.name)
         times = np.full(len(series), np.datetime64("NaT", "us"))
-        times[~self.missing] = [_utc(value) for value in series[~self.missing]]
-        return times
+        times[~self.missing] = [self._utc(value) for value in series[~self.missing]]
+        return check_years(times, self.name)
+
+    def _utc(self, value: Any) -> np.datetime64:
+        try:
+            if getattr(value, "tzinfo", None) is not None:
+                value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+            return np.datetime64(value, "us")
+        except OverflowError as error:
+            raise _beyond_years(self.name, value) from error
 
     def date_parts(self) -> dict[str, Floats]:
         """Return days since 1970 and parts of the calendar (n,), nan where missing."""
@@ -274,6 +302,31 @@ class Cells:
         )
 
 
+def check_years(dates: npt.NDArray[Any], name: str) -> npt.NDArray[np.datetime64]:
+    """Return dates in microseconds; those that Python cannot write are refused."""
+    seconds = dates.astype("datetime64[s]")
+    beyond = (seconds < _FIRST) | (seconds >= _END)
+    if beyond.any():
+        raise _beyond_years(name, dates[beyond][0])
+    return dates.astype("datetime64[us]")
+
+
+def _beyond_years(name: str, value: object) -> DataError:
+    return DataError(
+        f"dates must lie in the years 1 to 9999, in UTC too, however column {name!r}"
+        f" holds {value}; leave the cell empty"
+    )
+
+
+def _is_single(value: object) -> bool:
+    """Whether a cell can be told apart from others: no list, in no tuple either."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 def _complex(name: str) -> DataError:
     return DataError(
         f"Complex data not supported: column {name!r} holds complex numbers; give the"
@@ -293,7 +346,13 @@ def _parse_dates(texts: pd.Series[Any]) -> npt.NDArray[np.datetime64]:
     return times.dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
 
 
-def _utc(value: Any) -> np.datetime64:
-    if getattr(value, "tzinfo", None) is not None:
-        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
-    return np.datetime64(value, "us")
+def _seconds(series: pd.Series[Any], name: str) -> pd.Series[Any]:
+    """Return spans of time as seconds (n,)."""
+    try:
+        present = series.mask(series.isna(), None)  # of several ways to miss one
+        return pd.to_timedelta(present).dt.total_seconds()
+    except pd.errors.OutOfBoundsTimedelta as error:
+        raise DataError(
+            f"spans of time must be shorter than 292 years, however column {name!r}"
+            f" holds a longer one ({error}); give it as a number"
+        ) from error

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tabr.errors import CellTypeError, DataError
+from tabr.text import is_unicode
 
 _TEXTS = pd.Index(["text"]).dtype  # depends on the version of pandas
 
@@ -28,9 +29,14 @@ def to_frame(X: object, names: Sequence[str] | None = None) -> pd.DataFrame:
             f"the table must be dense, however a sparse {type(X).__name__} came;"
             " call its toarray() first"
         )
-    frame = _named_table(X)
+    try:
+        frame = _named_table(X)
+        unnamed = _unnamed_table(X) if frame is None else None
+    except UnicodeEncodeError as error:  # of pandas, which names no column
+        raise _broken(X, error) from error
     if frame is None:
-        frame = _unnamed_table(X)
+        assert unnamed is not None
+        frame = unnamed
         labels = default_names(frame.shape[1]) if names is None else list(names)
         if len(labels) != frame.shape[1]:
             raise DataError(
@@ -47,6 +53,25 @@ def to_frame(X: object, names: Sequence[str] | None = None) -> pd.DataFrame:
                 " of 1 is required."
             )
     return frame.set_axis(pd.RangeIndex(len(frame)), axis=0)
+
+
+def _broken(X: object, error: UnicodeEncodeError) -> DataError:
+    """Return the refusal of a table with half of a character in a text or a name."""
+    where = "the table"
+    for row in [X] if isinstance(X, Mapping) else X if isinstance(X, list) else []:
+        for name, cells in row.items() if isinstance(row, Mapping) else ():
+            texts = cells if isinstance(cells, list | tuple) else [cells]
+            if error.object in (name, *texts):
+                where = f"column {name!a:.60}"
+    return broken_text(where, error.object)
+
+
+def broken_text(where: str, text: str) -> DataError:
+    """Return the refusal of a text that cannot be written."""
+    return DataError(
+        f"text must be Unicode, however {where} holds half of a character"
+        f" ({text!a:.60}); decode it anew, or replace such texts"
+    )
 
 
 def readable(X: object) -> pd.DataFrame:
@@ -67,12 +92,20 @@ def _are_texts(names: pd.Index[Any]) -> bool:
         and names.inferred_type == "string"
         and not names.hasnans
         and names.is_unique
+        and all(map(is_unicode, names))
     )
 
 
 def column_index(names: Iterable[object]) -> pd.Index[str]:
     """Return the names of columns as texts, all of which must differ."""
-    columns = pd.Index([str(name) for name in names])
+    texts = [str(name) for name in names]
+    broken = [name for name in texts if not is_unicode(name)]
+    if broken:
+        raise DataError(
+            f"column names must be Unicode, however {broken[0]!a:.60} holds half of a"
+            " character; rename the column"
+        )
+    columns = pd.Index(texts)
     if columns.has_duplicates:
         twice = list(columns[columns.duplicated()].unique())
         raise DataError(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tabr.errors import ModelFileError
+from tabr.errors import ModelFileError, TabrError
 from tabr.tables.cells import Cells
 
 _PLAIN = ("string", "integer", "floating", "boolean")  # what JSON has
@@ -36,7 +36,11 @@ def to_parquet(frame: pd.DataFrame) -> tuple[bytes, list[dict[str, Any]]]:
 def _pack_column(
     series: pd.Series[Any], name: str
 ) -> tuple[pd.Series[Any], dict[str, Any]]:
-    cells = Cells.read(series, name, in_fit=False)
+    try:
+        cells = Cells.read(series, name, in_fit=False)
+        cells.check()
+    except TabrError:  # of a column that is not read: any text will do
+        return _any_text(series), {"type": "values"}
     if isinstance(series.dtype, pd.CategoricalDtype):
         categories = series.cat.categories
         codes, levels = series.cat.codes.to_numpy(), categories.tolist()
@@ -51,11 +55,19 @@ def _pack_column(
     values: NDArray[Any]
     if cells.nature == "text":
         codes, levels = cells.levels
-        texts = [text.encode(errors="replace").decode() for text in levels]
-        values = np.array([*texts, None], dtype=object)[codes]
+        values = np.array([*levels, None], dtype=object)[codes]
     else:
         values = cells.dates() if cells.nature == "date" else cells.numbers()
     return pd.Series(values), {"type": "values"}
+
+
+def _any_text(series: pd.Series[Any]) -> pd.Series[Any]:
+    """Return cells as text, whatever they hold."""
+    cells = [
+        None if missing else str(value).encode(errors="replace").decode()
+        for value, missing in zip(series, series.isna(), strict=True)
+    ]
+    return pd.Series(cells, dtype=object)
 
 
 def _is_held(series: pd.Series[Any]) -> bool:

@@ -63,6 +63,31 @@ def ruled() -> TabRRegressor:
     return TabRRegressor(**SMALL, ignore=IGNORE, candidates=RULE).fit(frame, y)
 
 
+# --- labels unlike those of fit -------------------------------------------------
+
+
+def test_labels_far_beyond_those_of_fit_are_told(plain: TabRRegressor) -> None:
+    model, (frame, y) = copy.copy(plain), table(3, seed=1)
+    far = "1 label lies far beyond .* the farthest is 1,000,000: .* fit again"
+    with pytest.warns(UserWarning, match=far) as told:
+        model.add_candidates(frame, [0.0, 1e6, 1.0])
+        model.relabel_candidates(model.candidates_.ids[:1], [1e6])
+    assert [warning.filename for warning in told] == [__file__] * 2
+    assert model.label_doubt([1e6]) in {str(warning.message) for warning in told}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.add_candidates(frame, y)
+        before = model.candidates_
+        with pytest.raises(UserWarning):
+            model.add_candidates(frame, [0.0, 1e6, 1.0])
+    assert model.candidates_ is before and model.label_doubt(y) is None
+    for label in (np.nan, np.inf, None):
+        with pytest.raises(DataError):
+            model.add_candidates(frame.head(1), [label])
+        with pytest.raises(DataError):
+            model.relabel_candidates(before.ids[:1], [label])
+
+
 # --- targets without spread, and with hardly any ------------------------------
 
 HOWS = [{}, {"preset": "paper"}, {"n_members": 3}, {"preset": "paper", "n_members": 3}]

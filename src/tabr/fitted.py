@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
@@ -200,6 +201,7 @@ class FittedModel:
         encoded, caller = self._encode(X), type(self).__name__
         labels = self.target_.read(y, n_rows=len(encoded), caller=caller)
         codes = self.target_.encode(labels)
+        self._warn_of(labels)
         with _updating:
             self.candidates_, ids = self.candidates_.added(encoded, labels, codes)
         return ids
@@ -216,8 +218,24 @@ class FittedModel:
         caller = type(self).__name__
         labels = self.target_.read(y, n_rows=np.size(ids), caller=caller)
         codes = self.target_.encode(labels)
+        self._warn_of(labels)
         with _updating:
             self.candidates_ = self.candidates_.relabelled(ids, labels, codes)
+
+    def label_doubt(self, y: Any) -> str | None:
+        """Return a sentence if labels lie far beyond those of fit, else None.
+
+        `add_candidates` and `relabel_candidates` warn with it. Far is more than
+        thrice the range of the labels of fit beyond it.
+        """
+        check_is_fitted(self, "members_")
+        return self.target_.doubt(self.target_.read(y, caller=type(self).__name__))
+
+    def _warn_of(self, labels: NDArray[Any]) -> None:
+        """Warn of labels that are unlike those of fit; called by what users call."""
+        doubt = self.target_.doubt(labels)
+        if doubt is not None:
+            warnings.warn(doubt, stacklevel=3)
 
     def restrict_candidates(self, rule: Rule | None) -> None:
         """Change who may be retrieved, without training again; None allows all."""

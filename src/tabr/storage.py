@@ -335,8 +335,11 @@ def _calibration(arrays: Arrays) -> Calibration:
 
 def _number_target(state: Mapping[str, Any], arrays: Arrays) -> Target:
     target = NumberTarget.from_state(state, arrays)
-    plain = type(target.mean) is type(target.scale) is float
-    _check(plain, "its mean and deviation are no numbers")
+    numbers = target.mean, target.scale, target.low, target.high
+    _check(
+        all(type(value) is float for value in numbers),
+        "its mean and deviation are no numbers",
+    )
     return target
 
 

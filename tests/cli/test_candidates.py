@@ -86,6 +86,14 @@ def test_rows_are_added_and_removed_again(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(first, last, rtol=1e-6)
 
 
+def test_labels_far_beyond_those_of_fit_are_told(folder: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "far.csv"
+    sales(8, seed=1).assign(price=1e6).to_csv(rows, index=False)
+    result = succeed("add", folder / "m.tabr", rows, "-o", tmp_path / "x.tabr")
+    assert "tabr: 8 labels lie far beyond those that fit saw" in result.stderr
+    assert "added 8 rows" in result.stderr
+
+
 def test_without_an_output_the_model_itself_changes(
     folder: Path, tmp_path: Path
 ) -> None:

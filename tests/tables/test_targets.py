@@ -153,6 +153,34 @@ def test_the_least_numbers_that_differ_have_a_scale():
 
 
 @pytest.mark.parametrize(
+    ("seen", "far", "near"),
+    [
+        ([0.0, 10.0], [40.1, -30.1, 1e300], [40.0, -30.0, 5.0]),
+        ([5.0, 5.0], [5.1, -5.0], [5.0]),
+        ([-1e308, 1e308], [], [1.7e308, -1.7e308]),
+        ([0.0, 5e-324, 1.0], [-3.5], [3.5]),
+    ],
+)
+def test_labels_far_beyond_those_of_fit_are_doubted(seen, far, near):
+    target = reborn(NumberTarget().fit(seen))
+    for label in far:
+        assert "1 label lies far beyond" in target.doubt(np.array([label, *near]))
+    assert target.doubt(np.array(near)) is None
+    old = NumberTarget.from_state({"mean": 0.0, "std": 1.0}, {})
+    assert old.doubt(np.array([1e300])) is None  # its range is not known
+    assert reborn(old).high == np.inf
+
+
+def test_new_labels_of_a_heavy_tail_are_hardly_ever_doubted():
+    rng = np.random.default_rng(0)
+    n_doubted = 0
+    for _ in range(100):
+        target = NumberTarget().fit(rng.lognormal(sigma=1.5, size=1000))
+        n_doubted += target.doubt(rng.lognormal(sigma=1.5, size=1000)) is not None
+    assert n_doubted < 10
+
+
+@pytest.mark.parametrize(
     "y", [pd.Series([1, 2, 6], dtype="Int64"), [Decimal(1), 2, 6.0]]
 )
 def test_any_numeric_type_is_a_number(y):

@@ -21,12 +21,14 @@ from scipy.special import expit, softmax
 from tabr.config import Task
 from tabr.errors import DataError
 from tabr.tables.labels import read_classes, read_numbers
+from tabr.text import number
 
 Outcome = Literal["regression", "classification"]
 
 MAX_CLASSES = 20  # whole numbers with more distinct values are quantities
 _MOST_SIDES = 8  # classes whose shares are told of each level of a column
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+_FAR = 3.0  # ranges of the labels of fit; a heavy tail goes one beyond them at times
 _LEAST = float(np.nextafter(0.0, 1.0))  # number above zero
 
 
@@ -129,6 +131,10 @@ class Target(ABC):
         """Return the prediction that knows nothing: mean (), or shares (classes,)."""
 
     @abstractmethod
+    def doubt(self, y: npt.NDArray[Any]) -> str | None:
+        """Return a sentence on labels (n,) that are unlike those of fit, or None."""
+
+    @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return all that was fitted as a JSON-able dict and named arrays."""
 
@@ -153,6 +159,8 @@ class NumberTarget(Target):
     label_dtype = np.float32
     mean: float
     scale: float  # standard deviation; 0 if all targets are equal
+    low: float = -np.inf  # of the training rows; older files do not tell
+    high: float = np.inf
 
     @staticmethod
     def read(
@@ -166,7 +174,8 @@ class NumberTarget(Target):
     ) -> Self:
         """Learn mean and standard deviation; `n_rows` is the table's row count."""
         values = read_numbers(y, n_rows, caller)
-        if values.min() == values.max():  # in no unit: all that can be said is this
+        self.low, self.high = float(values.min()), float(values.max())
+        if self.low == self.high:  # in no unit: all that can be said is this
             self.mean, self.scale = float(values[0]), 0.0
             return self
         # a power of two is exact and keeps squares of huge numbers finite
@@ -225,7 +234,10 @@ class NumberTarget(Target):
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return all that was fitted as a JSON-able dict and named arrays."""
-        return {"mean": self.mean, "std": self.scale}, {}
+        state = {"mean": self.mean, "std": self.scale}
+        if np.isfinite(self.low):
+            state |= {"low": self.low, "high": self.high}
+        return state, {}
 
     @classmethod
     def from_state(
@@ -234,7 +246,28 @@ class NumberTarget(Target):
         """Return the target that `state` described."""
         self = cls()
         self.mean, self.scale = state["mean"], state["std"]
+        self.low, self.high = state.get("low", -np.inf), state.get("high", np.inf)
         return self
+
+    def doubt(self, y: npt.NDArray[Any]) -> str | None:
+        """Return a sentence if labels lie beyond those of fit by thrice their range.
+
+        >>> print(NumberTarget().fit([0.0, 10.0]).doubt(np.array([39.0, -29.0])))
+        None
+        """
+        width = self.high / 2 - self.low / 2  # half of it, as the whole may overflow
+        away = np.maximum(self.low / 2 - y / 2, y / 2 - self.high / 2)
+        with np.errstate(over="ignore"):
+            far = away > _FAR * width
+        if not far.any():
+            return None
+        what = "1 label lies" if far.sum() == 1 else f"{far.sum()} labels lie"
+        return (
+            f"{what} far beyond those that fit saw, {number(self.low)} to"
+            f" {number(self.high)}, the farthest is {number(y[away.argmax()])}:"
+            " predictions do not follow such labels; mend them if they are wrong, and"
+            " fit again with them if they are right"
+        )
 
 
 class ClassTarget(Target):
@@ -352,6 +385,9 @@ class ClassTarget(Target):
     def usual(self, y: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return the share of each class, (n_classes,)."""
         return np.bincount(self.encode(y), minlength=self.n_classes) / len(y)
+
+    def doubt(self, y: npt.NDArray[Any]) -> None:
+        """Return None: a class that fit did not see is refused."""
 
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return all that was fitted as a JSON-able dict and named arrays."""

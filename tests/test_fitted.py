@@ -22,7 +22,7 @@ from tabr import (
     TabRRegressor,
     Where,
 )
-from tabr.errors import ModelFileError
+from tabr.errors import ModelFileError, ParameterError
 
 SMALL: dict[str, Any] = {
     "n_members": 1,
@@ -61,6 +61,34 @@ def plain() -> TabRRegressor:
 def ruled() -> TabRRegressor:
     frame, y = table()
     return TabRRegressor(**SMALL, ignore=IGNORE, candidates=RULE).fit(frame, y)
+
+
+# --- seeds ------------------------------------------------------------------------
+
+
+def test_every_seed_that_is_taken_has_networks_of_its_own() -> None:
+    frame, y = table(60)
+    how = {**SMALL, "max_epochs": 1, "ignore": IGNORE}
+
+    def predictions(seed: Any) -> NDArray[np.float64]:
+        model = TabRRegressor(**{**how, "random_state": seed}).fit(frame, y)
+        return model.predict(frame)
+
+    seeds: list[Any] = [0, 1, 2**31, 2**31 + 1, 2**32 - 1, np.random.RandomState(0)]
+    seeds += [np.random.default_rng(0), np.random.default_rng(1)]
+    found = [predictions(seed) for seed in seeds]
+    for i, one in enumerate(found):
+        assert all(not np.array_equal(one, other) for other in found[:i])
+    for seed in (np.int32(1), np.uint64(1)):
+        np.testing.assert_array_equal(predictions(seed), found[1])
+    again = predictions(np.random.default_rng(0))
+    np.testing.assert_array_equal(again, found[-2])
+    for seed in (2**32, 2**40, 2**64 + 1, -1, np.uint64(2**63), np.int64(-5)):
+        with pytest.raises(ParameterError, match=r"from 0 to 2\*\*32 - 1, of which"):
+            predictions(seed)
+    how["n_members"] = 3
+    with pytest.raises(ParameterError, match="of which 3 networks have one each"):
+        predictions(2**32 - 2)
 
 
 # --- labels unlike those of fit -------------------------------------------------

@@ -30,6 +30,8 @@ from tabr.tables.cells import ColumnKind
 from tabr.tables.preprocessor import Preprocessor
 from tabr.tables.targets import ClassTarget, Target
 
+_SEEDS = 2**32  # that differ for all who draw
+
 
 class Parameters(BaseEstimator):
     """The parameters of an estimator, as they were given.
@@ -81,7 +83,7 @@ class Parameters(BaseEstimator):
         mode: Mode | None = None,
         device: str | None = None,
         memory_limit: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
         verbose: bool = False,
     ) -> None:
         self.preset = preset
@@ -135,10 +137,20 @@ class Parameters(BaseEstimator):
 
     def _seeds(self, n: int) -> list[int]:
         """Return a seed for each member; an integer gives itself and those after it."""
-        if isinstance(self.random_state, int | np.integer):
-            return [int(self.random_state) + k for k in range(n)]
-        first = check_random_state(self.random_state).randint(2**31 - n)
-        return [int(first) + k for k in range(n)]
+        state = self.random_state
+        if isinstance(state, np.random.Generator):
+            first = int(state.integers(2**31 - n))
+        elif isinstance(state, int | np.integer):
+            first = int(state)
+        else:
+            first = int(check_random_state(state).randint(2**31 - n))
+        if not 0 <= first <= _SEEDS - n:  # torch would look at the last 32 bits alone
+            raise ParameterError(
+                f"random_state must be a whole number from 0 to 2**32 - {n}, of which"
+                f" {n} networks have one each, however {first} came: choose a smaller"
+                " one, or a numpy generator"
+            )
+        return [first + k for k in range(n)]
 
     @property
     def _preset(self) -> Preset:
@@ -372,5 +384,6 @@ For each row the model retrieves the most similar training rows under a metric t
         memory_limit: Bytes that fitting and predicting may hold on the device; None is
             what is free. What does not fit is made smaller, one after the other:
             members at a time, rows predicted at a time, candidates on the device.
-        random_state: Seed; the same seed gives the same model on the same device.
+        random_state: Seed below 2**32, or a generator of numpy; the same seed gives the
+            same model on the same device.
         verbose: Show progress."""

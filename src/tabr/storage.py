@@ -222,7 +222,7 @@ def pack_param(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         items = [[pack_param(name, part) for part in item] for item in value.items()]
         return {"type": "dict", "values": items}
-    if not isinstance(value, np.random.RandomState):
+    if not isinstance(value, np.random.RandomState | np.random.Generator):
         message = f"{name} cannot be stored, however {value!r:.60} came: set it again"
         warnings.warn(f"{message} after loading", stacklevel=4)
     return None

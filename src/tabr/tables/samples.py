@@ -102,7 +102,7 @@ class Sample:
                 "a model needs at least 2 rows, one to learn from and one to stop "
                 f"early by, however n_samples = {n}: add rows, or pass an eval_set"
             )
-        rng = np.random.RandomState(seed % 2**32)
+        rng = np.random.RandomState(seed)
         order = rng.permutation(n)
         n_held = min(max(1, round(n * fraction)), n - 1)
         if split is not None:
@@ -145,7 +145,7 @@ class Sample:
         n = len(self.ids)
         if n < 2:
             self.hold_out(0.5, codes, seed)  # refuses it
-        order = np.random.RandomState(seed % 2**32).permutation(n)
+        order = np.random.RandomState(seed).permutation(n)
         n_folds = min(n_folds, n)
         if split is None:
             if codes is not None:

@@ -2,12 +2,12 @@
 
 The file is a ZIP archive, named *.tabr by custom. `model.json` holds the format number,
 parameters, configs, histories and fitted states, `tensors.safetensors` the weights and
-the prepared candidates, `candidates.parquet` the candidates in the user's columns.
+the prepared candidates, `candidates.safetensors` the candidates in the user's columns,
+as `tables.packed` lays them out.
 
-Nothing is compressed, so no small file unfolds to a huge one, and sizes are compared
-with what the file holds before memory is taken. Columns that Parquet would not give
-back as they were, such as objects of several types, are stored as the model reads
-them: as numbers, times in UTC or text.
+Nothing is compressed or counted rather than written, so no small file unfolds to a huge
+one: sizes are compared with what the file holds before memory is taken. Formats 1 and 2
+had `candidates.parquet` instead, which is read in a process of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import math
 import os
+import struct
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -36,14 +38,16 @@ from tabr import __version__
 from tabr.candidates.candidate_set import CandidateSet
 from tabr.candidates.rules import BoundRule, Rule, Where, pack_rule, unpack_rule
 from tabr.config import PRESETS, EmbeddingConfig, RetrievalConfig, network_config
+from tabr.config.checks import check_file as _check
 from tabr.device.devices import choose_device
 from tabr.errors import DataError, ModelFileError
-from tabr.network.embeddings import input_width
+from tabr.network.embeddings import embedding_width, input_width
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
 from tabr.prediction.uncertainty import Calibration
 from tabr.tables.files import draft_of
-from tabr.tables.parquet import from_parquet, to_parquet
+from tabr.tables.packed import pack_frame, unpack_frame
+from tabr.tables.parquet import read_apart
 from tabr.tables.preprocessor import Preprocessor
 from tabr.tables.shape import DataShape
 from tabr.tables.targets import ClassTarget, NumberTarget, Target
@@ -54,12 +58,20 @@ AnyPath = str | os.PathLike[str]
 Arrays = dict[str, NDArray[Any]]
 Model = TypeVar("Model")
 
-_FORMAT = 2
-_FIRST_FORMAT = 1  # whose members all count alike; written where that is so
+_FORMAT = 3
+_PARQUET_FORMAT = 2  # the last that held columns as Parquet
+_FIRST_FORMAT = 1  # whose members all count alike
 _FORGOTTEN = {"recall_target"}  # parameters that older files may hold
-_HEADER, _TENSORS, _COLUMNS = "model.json", "tensors.safetensors", "candidates.parquet"
+_HEADER, _TENSORS = "model.json", "tensors.safetensors"
+_COLUMNS, _PARQUET = "candidates.safetensors", "candidates.parquet"
 _MOST_BYTES_OF_CLASSES = 1 << 28
+_WIDEST_CLASS = 1000  # characters that all are given room for, if none needs more
 _TRIED_ROWS = 1000  # candidates that a preprocessor is tried with
+_MOST_NUMBER = 1 << 53  # of ids and counts
+_MOST_TENSORS = 1 << 16  # a module takes more memory than the words that call for it
+_BYTES_OF_A_NAME = 512  # and its shape
+_DIRECTORY_BYTES = 1024  # of an archive of three
+_UNFOLDED, _UNFOLDED_BESIDE = 3, 1 << 28  # bytes that JSON may take for each of a file
 
 
 def save(model: Any, path: AnyPath) -> None:
@@ -69,7 +81,7 @@ def save(model: Any, path: AnyPath) -> None:
     """
     check_is_fitted(model, "members_")
     candidates: CandidateSet = model.candidates_.packed()
-    content, columns = to_parquet(candidates.frame)
+    frame, columns = pack_frame(candidates.frame)
     groups: dict[str, Mapping[str, Any]] = {
         f"members.{number}": member.network.state_dict()
         for number, member in enumerate(model.members_)
@@ -82,15 +94,16 @@ def save(model: Any, path: AnyPath) -> None:
     target, groups["target"] = model.target_.state()
     calibration = asdict(model.calibration_)
     groups["calibration"] = {k: np.atleast_1d(v) for k, v in calibration.items()}
-    contents = {_TENSORS: _to_safetensors(groups), _COLUMNS: content}
+    contents = {
+        _TENSORS: _to_safetensors(_named(groups)),
+        _COLUMNS: _to_safetensors(frame),
+    }
     params = {}
     for name, value in model.get_params(deep=False).items():
         params[name] = pack_param(name, value)
     del params["device"]
-    weights = {member.weight for member in model.members_}
-    alike = len(weights) == 1 and model.temperature_ == 1.0
     header = {
-        "format": _FIRST_FORMAT if alike else _FORMAT,
+        "format": _FORMAT,
         "tabr": __version__,
         "estimator": type(model).__name__,
         "params": params,
@@ -111,10 +124,9 @@ def save(model: Any, path: AnyPath) -> None:
             }
             for m in model.members_
         ],
+        "temperature": model.temperature_,
         "sha256": {k: hashlib.sha256(v).hexdigest() for k, v in contents.items()},
     }
-    if not alike:
-        header["temperature"] = model.temperature_
     _write(Path(os.path.realpath(path)), {_HEADER: json.dumps(header), **contents})
 
 
@@ -148,11 +160,6 @@ def load_any(
     return model
 
 
-def _check(rule: bool, what: str, remedy: str = "save the model again") -> None:
-    if not rule:
-        raise ModelFileError(f"{what}; {remedy}")
-
-
 # --- the container ------------------------------------------------------------
 
 
@@ -165,34 +172,75 @@ def _write(path: Path, contents: Mapping[str, str | bytes]) -> None:
 
 def _unzip(file: BinaryIO, classes: Mapping[str, type]) -> tuple[dict[str, Any], Any]:
     """Return the header and the bytes of the other members, all checked."""
-    size, start = os.fstat(file.fileno()).st_size, file.read(4)
     give, again = "give a file that save wrote", "copy or save it again"
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    start = file.read(4)
     _check(size > 0, "it is empty", give)
     _check(start[:1] != b"\x80", "it looks like a pickle, which may hold code", give)
     _check(start == b"PK\x03\x04", "it is no ZIP archive", give)
-    _check(zipfile.is_zipfile(file), "it is cut off or damaged", again)
+    _check(_is_whole(file, size), "it is cut off or damaged", again)
     archive = zipfile.ZipFile(file)
     names = [info.filename for info in archive.infolist()]
-    _check(names == [_HEADER, _TENSORS, _COLUMNS], "it holds something else", give)
+    known = names in ([_HEADER, _TENSORS, _COLUMNS], [_HEADER, _TENSORS, _PARQUET])
+    _check(known, "it holds something else", give)
     for info in archive.infolist():
         stored = info.compress_type == zipfile.ZIP_STORED
         fits = stored and info.file_size == info.compress_size < size
         _check(fits, f"its {info.filename} claims {info.file_size} bytes of {size}")
-    header = json.loads(archive.read(_HEADER))
+    apart = sum(info.file_size for info in archive.infolist()) < size
+    _check(apart, "its members overlap")
+    header = _from_json(archive.read(_HEADER), size)
     number, name, here = header["format"], header["estimator"], f"tabr {__version__}"
     _check(type(number) is int and number > 0, f"its format is {number!r:.20}", give)
     update = f"install tabr {header['tabr']:.20} or later"
     _check(number <= _FORMAT, f"its format is {number}, beyond {here}", update)
+    columns = _COLUMNS if number > _PARQUET_FORMAT else _PARQUET
+    _check(names[2] == columns, f"its format is {number}, without {columns}", give)
     other = f"it holds a {name:.50}, however {' or '.join(classes)} came"
     _check(name in classes, other, f"load it as {name:.50}")
     parameters = inspect.signature(classes[name]).parameters
     unknown = sorted(header["params"].keys() - parameters - _FORGOTTEN)
     _check(not unknown, f"it has parameters beyond {here}: {unknown[:3]}", update)
-    contents = {name: archive.read(name) for name in (_TENSORS, _COLUMNS)}
+    contents = {name: archive.read(name) for name in names[1:]}
     for name, content in contents.items():
         same = hashlib.sha256(content).hexdigest() == header["sha256"][name]
         _check(same, f"the checksum of its {name} is another", again)
     return header, contents
+
+
+def _is_whole(file: BinaryIO, size: int) -> bool:
+    """Whether an archive ends in a directory of few members, and nothing more."""
+    file.seek(max(0, size - _DIRECTORY_BYTES))
+    tail = file.read()
+    end = tail[-22:]
+    if end[:4] != b"PK\x05\x06" or end[20:] != b"\0\0":
+        return False
+    length, place, last = *struct.unpack("<II", end[12:20]), size - 22
+    if tail[-42:-38] == b"PK\x06\x07":  # of a large file
+        record, last = tail[-98:-42], size - 98
+        if record[:4] != b"PK\x06\x06" or struct.unpack("<Q", tail[-34:-26])[0] != last:
+            return False
+        length, place = struct.unpack("<QQ", record[40:56])
+    return bool(length < len(tail) and place + length == last)
+
+
+def _from_json(text: bytes, size: int) -> Any:
+    """Return what JSON holds, unless it took much more memory than the file."""
+    n_containers = text.count(b"[") + text.count(b"{")
+    n_values = n_containers + text.count(b",") + text.count(b":")
+    wide = 4 if b"\\u" in text or not text.isascii() else 1  # bytes of a character
+    unfolded = 64 * n_values + 96 * n_containers + 168 * text.count(b"{")
+    fits = unfolded + wide * len(text) <= _UNFOLDED * size + _UNFOLDED_BESIDE
+    _check(fits, f"its {_HEADER} unfolds to {unfolded} bytes")
+    return json.loads(text, object_pairs_hook=_distinct)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON, none of whose names comes twice."""
+    values = dict(pairs)
+    _check(len(values) == len(pairs), f"its {_HEADER} has a name twice")
+    return values
 
 
 # --- parameters of estimators, as JSON holds them --------------------------------
@@ -245,14 +293,30 @@ def unpack_param(value: Any) -> Any:
 # --- the parts ----------------------------------------------------------------
 
 
-def _to_safetensors(groups: Mapping[str, Mapping[str, Any]]) -> bytes:
-    tensors = {}
+def _named(groups: Mapping[str, Mapping[str, Any]]) -> Arrays:
+    """Return the parts of all groups as arrays."""
+    arrays = {}
     for group, parts in groups.items():
         for name, part in parts.items():
             array = part.detach().cpu().numpy() if torch.is_tensor(part) else part
-            # safetensors writes memory as it lies
-            tensors[f"{group}.{name}"] = np.ascontiguousarray(array)
-    return safetensors.save(tensors)
+            arrays[f"{group}.{name}"] = array
+    return arrays
+
+
+def _to_safetensors(arrays: Arrays) -> bytes:
+    # safetensors writes memory as it lies
+    return safetensors.save({k: np.ascontiguousarray(v) for k, v in arrays.items()})
+
+
+def _from_safetensors(content: bytes, most: int) -> Arrays:
+    """Return at most so many arrays."""
+    n_bytes = int.from_bytes(content[:8], "little")
+    text = content[8 : 8 + n_bytes]
+    n = text.count(b"{")
+    _check(n <= most + 2, f"it has {n} tensors, beyond {most}")
+    _check(n_bytes <= _BYTES_OF_A_NAME * (n + 1), "its tensors are oddly named")
+    tensors: Arrays = safetensors.load(content)
+    return tensors
 
 
 def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> Any:
@@ -271,9 +335,15 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
     _check(known, f"its preset is {preset!r:.20}, beyond tabr {__version__}")
     model: Any = classes[header["estimator"]](**params, device=device)
     size = header.get("context_size", model.context_size)
-    _check(type(size) is int and size > 0, f"its context_size is {size!r:.20}")
+    fits = type(size) is int and 0 < size < _MOST_NUMBER
+    _check(fits, f"its context_size is {size!r:.20}")
     model.context_size_ = size
-    tensors = safetensors.load(contents[_TENSORS])
+    tensors = _from_safetensors(contents[_TENSORS], _MOST_TENSORS)
+    for name, tensor in tensors.items():
+        # A row that no rule lets have a neighbour is infinitely far from all.
+        known = tensor == np.inf if name == "calibration.distances" else False
+        finite = tensor.dtype.kind != "f" or (np.isfinite(tensor) | known).all()
+        _check(bool(finite), f"its {name:.60} is not finite")
 
     def group(name: str) -> Arrays:
         start = f"{name}."
@@ -285,10 +355,12 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
     make = _class_target if is_classifier(model) else _number_target
     target = make(state, arrays)
     shape = preprocessor.shape(target)
-    n = len(tensors["candidates.ids"])
-    frame = from_parquet(contents[_COLUMNS], header["columns"], n)
+    n = tensors["candidates.ids"].size
+    _check(n > 0, "it has no candidates")
+    frame = _frame(header, contents, n)
     next_id = header["next_id"]
-    _check(type(next_id) is int, "its next id is no number")
+    fits = type(next_id) is int and 0 <= next_id < _MOST_NUMBER
+    _check(fits, "its next id is no number")
     bound = _bound(model.candidates, frame)
     arrays = group("candidates")
     parts = _candidates(arrays, frame, preprocessor, target)
@@ -324,22 +396,39 @@ def _bound(rule: Rule | None, frame: pd.DataFrame) -> BoundRule | None:
         raise ModelFileError(f"{error}, and fit again") from error
 
 
+def _frame(
+    header: Mapping[str, Any], contents: Mapping[str, bytes], n: int
+) -> pd.DataFrame:
+    """Return the candidates in the user's columns."""
+    columns = header["columns"]
+    _check(isinstance(columns, list) and columns != [], "it has no columns")
+    if _PARQUET in contents:
+        return read_apart(contents[_PARQUET], columns, n)
+    arrays = _from_safetensors(contents[_COLUMNS], 4 * len(columns))
+    return unpack_frame(arrays, columns, n)
+
+
 def _calibration(arrays: Arrays) -> Calibration:
     n, f64 = arrays["scores"].shape, np.dtype(np.float64)
     expected = {"scores": (n, f64), "distances": (n, f64), "spread": ((1,), f64)}
     _compare(arrays, expected)
     scores, distances = arrays["scores"].copy(), arrays["distances"].copy()
     _check(len(n) == 1 and n[0] > 0, "its calibration is empty")
+    rises = all((array[1:] >= array[:-1]).all() for array in (scores, distances))
+    above = min(scores[0], distances[0], arrays["spread"][0]) >= 0
+    _check(rises and bool(above), "its calibration is not in order")
     return Calibration(scores, distances, float(arrays["spread"][0]))
 
 
 def _number_target(state: Mapping[str, Any], arrays: Arrays) -> Target:
     target = NumberTarget.from_state(state, arrays)
-    numbers = target.mean, target.scale, target.low, target.high
-    _check(
-        all(type(value) is float for value in numbers),
-        "its mean and deviation are no numbers",
-    )
+    numbers = target.mean, target.low, target.high
+    plain = all(type(value) is float for value in numbers)
+    fits = plain and math.isfinite(target.mean) and target.low <= target.high
+    _check(fits, f"its mean and range are {numbers!s:.60}")
+    if target.scale != 0:
+        _positive(target.scale, "deviation")
+    _check(not arrays, "its target has tensors")
     return target
 
 
@@ -352,11 +441,20 @@ def _mend_constant(target: Target, y: NDArray[Any]) -> None:
 
 def _class_target(state: Mapping[str, Any], arrays: Arrays) -> Target:
     dtype = np.dtype(state["dtype"])
-    n = len(state["classes"] if "classes" in state else arrays["classes"])
+    classes = state["classes"] if "classes" in state else arrays["classes"]
+    n = len(classes)
     fits = n > 1 and n * dtype.itemsize <= _MOST_BYTES_OF_CLASSES
     _check(fits and dtype.kind in "OUbiufmM", f"its classes are {n} of {dtype}")
+    if dtype.kind == "U":
+        texts = isinstance(classes, list) and all(type(v) is str for v in classes)
+        _check(texts, "its classes are no texts")
+        longest = max(map(len, classes))  # an answer for each row is as wide
+        if dtype.itemsize // 4 > max(longest, _WIDEST_CLASS):
+            state = {**state, "dtype": f"<U{longest}"}
     target = ClassTarget.from_state(state, arrays)
     _check(target.classes.shape == (n,), "its classes are no list")
+    known = {(type(value), value) for value in target.classes.tolist()}
+    _check(len(known) == n, "two of its classes are the same")
     return target
 
 
@@ -382,12 +480,16 @@ def _candidates(
     if target.classes is None:
         expected["y"] = ((n,), np.dtype(np.float64))
     _compare(arrays, expected)
-    if n:  # raises where the preprocessor does not fit
-        again = preprocessor.transform(frame.head(_TRIED_ROWS))
-        start = {name: arrays[name][:_TRIED_ROWS] for name in Rows._fields}
-        _compare(vars(again), {k: (v.shape, v.dtype) for k, v in start.items()})
+    again = preprocessor.transform(frame.head(_TRIED_ROWS))  # raises if it cannot
+    start = {name: arrays[name][:_TRIED_ROWS] for name in Rows._fields}
+    _compare(vars(again), {k: (v.shape, v.dtype) for k, v in start.items()})
     ids, labels = arrays["ids"].copy(), arrays["labels"]
-    _check(bool((np.diff(ids) > 0).all()), "two of its candidates have one id")
+    _check(bool((ids[1:] > ids[:-1]).all()), "two of its candidates have one id")
+    fits = ids[0] >= 0 and ids[-1] < _MOST_NUMBER
+    _check(bool(fits), "the ids of its candidates are beyond any count")
+    codes, levels = arrays["cat"], np.array(preprocessor.cardinalities, dtype=np.int64)
+    in_range = ((codes >= -1) & (codes < levels)).all()
+    _check(bool(in_range), "some of its categories have no level")
     if target.classes is None:
         y = arrays["y"].copy()
     else:
@@ -423,6 +525,10 @@ def _network(
     _check(fits, f"its categories need more than {width} inputs")
     wanted = input_width(shape, config.embedding)
     _check(wanted == width, f"its columns make {wanted} inputs, not {width}")
+    if config.row_embedding is not None and shape.n_num:
+        width = weights["row_embedding.1.weight"].shape[1]
+        wanted = shape.n_num * embedding_width(config.row_embedding)
+        _check(wanted == width, f"its numbers make {wanted} inputs, not {width}")
     with _WithoutMemory():
         network = TabR(config, shape)
     expected = network.state_dict().items()

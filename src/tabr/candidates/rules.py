@@ -36,8 +36,11 @@ from tabr.candidates.rule_codes import (
     read_times,
     read_values,
 )
+from tabr.config.checks import check_file
 from tabr.errors import DataError, ParameterTypeError
 from tabr.tables.samples import Split
+
+_MOST_LINES = 62  # of a rule in a file; searches keep a bit for each
 
 Compared = Times | Groups | Periods | Function  # rows with candidates
 
@@ -349,13 +352,32 @@ def pack_rule(rule: Rule) -> dict[str, Any]:
 
 def unpack_rule(values: Mapping[str, Any]) -> Rule:
     """Return the rule that `pack_rule` packed."""
+    rule = _unpacked(values)
+    n_lines = _size(rule)[1]
+    check_file(n_lines <= _MOST_LINES, f"its rule is {n_lines} rules, joined")
+    return rule
+
+
+def _size(rule: Rule, inverted: bool = False) -> tuple[int, int]:
+    """Return how many groups, and leaves in all, `normal` would return."""
+    if isinstance(rule, _Inverted):
+        return _size(rule.part, not inverted)
+    if not isinstance(rule, _Joined):
+        return 1, 1
+    (m, first), (n, second) = (_size(part, inverted) for part in rule.parts)
+    if (rule.by == "&") != inverted:
+        return m + n, first + second
+    return m * n, first * n + second * m
+
+
+def _unpacked(values: Mapping[str, Any]) -> Rule:
     fields = dict(values)
     name = fields.pop("rule")
     if name == "Joined":
-        first, second = map(unpack_rule, fields["parts"])
+        first, second = map(_unpacked, fields["parts"])
         return first & second if fields["by"] == "&" else first | second
     if name == "Inverted":
-        return ~unpack_rule(fields["part"])
+        return ~_unpacked(fields["part"])
     if name == "Where":
         return Where(_Lost(), [str(column) for column in fields["reads"]])
     kinds: dict[str, type[PastOnly | SameGroup | NotSameGroup]]

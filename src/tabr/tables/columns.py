@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 
+from tabr.config.checks import check_file
 from tabr.errors import DataError
 from tabr.tables.cells import (
     TURNS,
@@ -358,6 +362,57 @@ COLUMNS: dict[str, type[Column]] = {
         MeanCategorical,
     )
 }
+
+
+# What a file may hold for a field of a column, by the field's type.
+_FITTING: dict[str, Callable[[Any], bool]] = {
+    "str": lambda value: type(value) is str,
+    "bool": lambda value: type(value) is bool,
+    "int": lambda value: type(value) is int,
+    "float": lambda value: type(value) is float and math.isfinite(value),
+    "float | None": lambda value: value is None or _FITTING["float"](value),
+}
+_FITTING["Cycle"] = _FITTING["str"]
+
+
+def read_column(values: Mapping[str, Any]) -> Column:
+    """Return the column that a file describes; a false one takes no memory."""
+    cls = COLUMNS[values["type"]]
+    given = {name: value for name, value in values.items() if name != "type"}
+    start = f"its column {given.get('name')!s:.40}"
+    known = {field.name: str(field.type) for field in fields(cls)}
+    check_file(given.keys() == known.keys(), f"{start} has other fields")
+    for name, kind in known.items():
+        value, each = given[name], re.fullmatch(r"tuple\[(\w+), \.\.\.\]", kind)
+        if each is None:
+            fits = _FITTING[kind](value)
+        else:  # JSON has no tuples
+            fits = isinstance(value, list) and all(map(_FITTING[each[1]], value))
+            given[name] = tuple(value) if fits else ()
+        check_file(fits, f"{start} has a {name} of {value!r:.40}")
+    column = cls(**given)
+    check_file(_is_whole(column), f"{start} has fields that do not fit each other")
+    return column
+
+
+def _is_whole(column: Column) -> bool:
+    """Whether the fields of a column fit each other."""
+    match column:
+        case Date(parts=parts, fills=fills):
+            known = {*parts} <= {"days", "month", "day", "weekday", "hour"}
+            return known and len({*parts}) == len(parts) == len(fills)
+        case CyclicDate(cycles=cycles):
+            return {*cycles} <= HARMONICS.keys() and len({*cycles}) == len(cycles)
+        case BinaryNumber(low=low, high=high):
+            return low < high
+        case Categorical(levels=levels, codes=codes, missing=missing, n_levels=n):
+            fits = len({*levels}) == len(levels) == len(codes)
+            fits &= -1 <= missing < n and all(0 <= code < n for code in codes)
+            if isinstance(column, MeanCategorical):
+                fits &= 1 <= column.n_means <= len(column.means)
+                fits &= column.n_means * (len(levels) + 2) == len(column.means)
+            return fits
+    return True
 
 
 def fit_column(

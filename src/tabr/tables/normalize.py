@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal
@@ -10,6 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
+
+from tabr.config.checks import check_file
 
 Normalization = Literal[
     "quantile", "published-quantile", "standard", "robust", "both", "none"
@@ -20,6 +22,8 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _NOISE = 1e-3
 _REACH = 3.0  # what a smooth clip never exceeds
 _CELLS = 2**14  # of a block of rows
+_MOST_QUANTILES = 1000  # tables of them are several times as large
+_MOST_EXPONENT = 4000  # beyond that of any number, doubled
 # the two constants of scikit-learn's QuantileTransformer
 _BOUND = 1e-7
 _CLIP = (ndtri(_BOUND - np.spacing(1)), ndtri(1 - (_BOUND - np.spacing(1))))
@@ -68,13 +72,40 @@ class Normalizer:
             if method == "published-quantile":
                 noise = _NOISE / np.maximum(std, _NOISE)
             num = num + noise * np.random.RandomState(seed).standard_normal((n, p))
-            n_quantiles = min(max(min(n // 30, 1000), 10), n)
+            n_quantiles = min(max(min(n // 30, _MOST_QUANTILES), 10), n)
             levels = np.linspace(0, 1, n_quantiles) * 100
             quantiles = np.maximum.accumulate(np.percentile(num, levels, axis=0))
         smooth = np.full(1, method == "robust", dtype=np.int64)
         return cls(
             exponent, constant.astype(np.int64), location, scale, quantiles, smooth
         )
+
+    @classmethod
+    def from_arrays(cls, given: Mapping[str, npt.NDArray[Any]], p: int) -> Normalizer:
+        """Return that of p columns whose `arrays` a file holds."""
+        self = cls(**given)
+        i64, f64 = np.dtype(np.int64), np.dtype(np.float64)
+        expected: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
+            "exponent": ((p,), np.dtype(np.int32)),
+            "constant": ((p,), i64),
+            "location": ((p,), f64),
+            "scale": ((p,), f64),
+            "quantiles": ((len(self.quantiles), p), f64),
+            "smooth": ((1,), i64),
+        }
+        for name, (shape, dtype) in expected.items():
+            array = getattr(self, name)
+            found = f"its {name} are {array.dtype} {array.shape}, not {dtype} {shape}"
+            check_file(array.shape == shape and array.dtype == dtype, found)
+            check_file(bool(np.isfinite(array).all()), f"its {name} are not finite")
+        m = len(self.quantiles)
+        check_file(m <= _MOST_QUANTILES, f"it has {m} quantiles of a column")
+        rises = (np.diff(self.quantiles, axis=0) >= 0).all()
+        flags = np.isin([*self.constant, *self.smooth], (0, 1)).all()
+        near = (np.abs(self.exponent.astype(np.int64)) < _MOST_EXPONENT).all()
+        fits = rises and flags and near and (self.scale > 0).all()
+        check_file(bool(fits), "its scales of numbers are none")
+        return self
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return what was fitted, without what is only prepared from it."""

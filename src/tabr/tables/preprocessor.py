@@ -36,10 +36,10 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.exceptions import NotFittedError
 
+from tabr.config.checks import check_file
 from tabr.errors import DataError
 from tabr.tables.cells import Cells, Codes, ColumnKind, Flags, Floats
 from tabr.tables.columns import (
-    COLUMNS,
     BinaryText,
     Categorical,
     Column,
@@ -49,6 +49,7 @@ from tabr.tables.columns import (
     MeanCategorical,
     Numbers,
     fit_column,
+    read_column,
     widths_of,
 )
 from tabr.tables.frame import match_columns, readable, to_frame
@@ -368,23 +369,30 @@ class Preprocessor:
         cls, state: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
     ) -> Self:
         """Return the preprocessor that `state` described; it transforms alike."""
-        names = ("normalization", "kinds", "max_levels", "ignore", "seed")
+        always = ("normalization", "kinds", "max_levels", "ignore", "seed")
         added = ("dates", "trends", "levels")  # older files have none of them
         later = {name: state[name] for name in added if name in state}
-        self = cls(**{name: state[name] for name in names}, **later)
+        self = cls(**{name: state[name] for name in always}, **later)
         self._inputs = tuple(state["inputs"])
-        self.n_num, self.n_bin = state["n_num"], state["n_bin"]
+        texts = all(type(name) is str for name in self._inputs)
+        distinct = texts and len({*self._inputs}) == len(self._inputs)
+        check_file(distinct, "the names of its columns are none")
         self.feature_names = tuple(c for c in self._inputs if c not in self.ignore)
-        columns = []
-        for fields in state["columns"]:
-            values: dict[str, Any] = dict(fields)
-            for key, value in fields.items():  # JSON has no tuples
-                values[key] = tuple(value) if isinstance(value, list) else value
-            columns.append(COLUMNS[values.pop("type")](**values))
+        columns = [read_column(fields) for fields in state["columns"]]
+        known = {column.name for column in columns} & {*self.feature_names}
+        check_file(len(known) == len(columns) > 0, "it reads columns that it has not")
         self._set_columns(columns)
-        fields_ = [field.name for field in dataclasses.fields(Normalizer)]
+        n_num, n_bin, n_indicators, _ = self._widths
+        starts = ("", "1.") if self.normalization == "both" else ("",)
+        self.n_num, self.n_bin = len(starts) * n_num, n_bin + n_indicators
+        widths = self.n_num, self.n_bin
+        same = widths == (state["n_num"], state["n_bin"])
+        check_file(same, f"its columns give other widths than it says: {widths}")
+        names = [field.name for field in dataclasses.fields(Normalizer)]
         self._normalizers = []
-        for start in ("", "1.") if self.normalization == "both" else ("",):
-            parts = {k: arrays[start + k] for k in fields_ if start + k in arrays}
-            self._normalizers.append(Normalizer(**parts))
+        for start in starts:
+            parts = {k: arrays[start + k] for k in names if start + k in arrays}
+            self._normalizers.append(Normalizer.from_arrays(parts, n_num))
+        n_known = sum(f"{start}{k}" in arrays for start in starts for k in names)
+        check_file(n_known == len(arrays), "it has more scales than columns")
         return self

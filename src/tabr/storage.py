@@ -127,7 +127,7 @@ def save(model: Any, path: AnyPath) -> None:
         "temperature": model.temperature_,
         "sha256": {k: hashlib.sha256(v).hexdigest() for k, v in contents.items()},
     }
-    _write(Path(os.path.realpath(path)), {_HEADER: json.dumps(header), **contents})
+    _write(Path(path), {_HEADER: json.dumps(header), **contents})
 
 
 def load(path: AnyPath, cls: type[Model], device: str | None = None) -> Model:
@@ -165,7 +165,7 @@ def load_any(
 
 def _write(path: Path, contents: Mapping[str, str | bytes]) -> None:
     """Write the archive; until it is whole the old file stays."""
-    with draft_of(path) as draft, zipfile.ZipFile(draft, "x") as archive:
+    with draft_of(path) as draft, zipfile.ZipFile(draft, "w") as archive:
         for name, content in contents.items():
             archive.writestr(zipfile.ZipInfo(name), content)
 

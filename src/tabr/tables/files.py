@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import secrets
+import stat
+import sys
+import time
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +23,8 @@ from tabr.tables.frame import column_index
 from tabr.text import closest
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather")
+_DRAFT, _OLD_DRAFT = ".tabr-draft-", ".tabr-"  # older versions did not lock theirs
+_DEAD_SECONDS = 24 * 60 * 60.0  # of one without a lock
 
 
 def suffix_of(path: Path) -> str:
@@ -98,17 +104,125 @@ def write_bytes(path: Path, content: bytes) -> None:
 def draft_of(path: Path) -> Iterator[Path]:
     """A path to write to, which takes the place of the file when all went well.
 
-    Until then the old file stays; what fails leaves nothing behind.
+    Until then the old file stays, and only its owner can read the draft; then the file
+    has the mode and owner it had, or a new one those that the system gives. What fails
+    leaves nothing behind, and what was killed is removed by the next draft.
     """
+    path = Path(os.path.realpath(path))  # a link stays one
+    remove_dead_drafts(path.parent)
     suffix = "".join(path.suffixes[-2:])  # which tells writers of tables the format
-    draft = path.with_name(f".tabr-{secrets.token_hex(8)}{suffix}")
+    draft, handle = _new_draft(path.parent, suffix)
     try:
         yield draft
-        with open(draft, "rb+") as file:
-            os.fsync(file.fileno())
+        if os.name == "posix":
+            _keep_access(handle, path)
+        os.fsync(handle)
+        if os.name != "posix":  # where an open file cannot be moved
+            os.close(handle)
+            handle = -1
         os.replace(draft, path)
+        sync_folder(path.parent)
     finally:
         draft.unlink(missing_ok=True)
+        if handle >= 0:
+            os.close(handle)
+
+
+def _new_draft(folder: Path, suffix: str) -> tuple[Path, int]:
+    """Return an empty draft and its handle, whose lock says that it is alive."""
+    while True:
+        draft = folder / f"{_DRAFT}{secrets.token_hex(8)}{suffix}"
+        handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        _lock(handle, wait=True)
+        # Before it was locked, another process may have thought it dead.
+        if draft.exists():
+            return draft, handle
+        os.close(handle)
+
+
+def remove_dead_drafts(folder: Path) -> None:
+    """Remove drafts that nobody writes any more: those whose process was killed."""
+    with os.scandir(folder) as entries:
+        names = [e.name for e in entries if e.name.startswith((_DRAFT, _OLD_DRAFT))]
+    for name in names:
+        with suppress(OSError):  # another process removes it, or it is somebody else's
+            _remove_if_dead(folder / name)
+
+
+def _remove_if_dead(draft: Path) -> None:
+    found = draft.lstat()
+    has_lock = draft.name.startswith(_DRAFT) and os.name == "posix"
+    is_old = time.time() - found.st_mtime > _DEAD_SECONDS
+    if not stat.S_ISREG(found.st_mode) or not (has_lock or is_old):
+        return
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    handle = os.open(draft, flags)
+    try:
+        if _lock(handle, wait=False):
+            draft.unlink()
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, wait: bool) -> bool:
+    """Whether the file is now ours alone; the system ends that with the process."""
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return wait
+    return True
+
+
+def _keep_access(handle: int, path: Path) -> None:
+    """Give a draft the mode and owner of the file, or the mode of a new one."""
+    try:
+        old = path.stat()
+    except FileNotFoundError:
+        os.fchmod(handle, 0o666 & ~_umask())
+        return
+    mode = stat.S_IMODE(old.st_mode) & 0o777
+    own = os.fstat(handle)
+    if own.st_gid != old.st_gid:
+        try:
+            os.fchown(handle, -1, old.st_gid)
+        except OSError:  # another group may do no more than anybody
+            mode = mode & 0o707 | (mode & 0o007) << 3
+    if own.st_uid != old.st_uid:
+        with suppress(OSError):
+            os.fchown(handle, old.st_uid, -1)
+    os.fchmod(handle, mode)
+
+
+def _umask() -> int:
+    """Return what new files lack, without a change that other threads would see."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text("utf-8", "replace").splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names of a folder's files durable."""
+    if os.name != "posix":  # elsewhere folders cannot be synced
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # cannot be synced
+            raise
+    finally:
+        os.close(handle)
 
 
 def check_column(frame: pd.DataFrame, name: str, path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 from tabr.serving.store.connection import Connection, NoStore, StoreError
+from tabr.tables.files import sync_folder
 
 FILE = "memory.db"  # in a folder
 _LOG_BYTES = 1 << 26  # to which a larger log is cut back
@@ -45,12 +45,7 @@ def _make_folder(folder: Path) -> None:
         return
     _make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    if os.name == "posix":  # elsewhere folders cannot be synced
-        handle = os.open(folder.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    sync_folder(folder.parent)
 
 
 class SqliteConnection(Connection):

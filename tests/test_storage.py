@@ -733,6 +733,134 @@ def test_classes_take_no_more_memory_than_classes_may(models, tmp_path, dtype):
         )
 
 
+def in_columns(about, **values):
+    """Give every column of the preprocessor that has such fields other ones."""
+    for column in about["preprocessor"]["columns"]:
+        column |= {k: v for k, v in values.items() if k in column}
+
+
+def rule_of_pairs(n):
+    """A short rule of n pairs, which normal form makes 2 ** n groups of."""
+    leaf = {"rule": "SameGroup", "column": "town"}
+    rule = leaf
+    for _ in range(n):
+        pair = {"rule": "Joined", "by": "&", "parts": [leaf, leaf]}
+        rule = {"rule": "Joined", "by": "|", "parts": [rule, pair]}
+    return {"type": "rule", "values": rule}
+
+
+WIDE = {"width": 10**9, "n_frequencies": 10**9, "frequency_scale": 1.0}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        lambda about: in_columns(about, fill=[0.5] * 1000),
+        lambda about: in_columns(about, fill=float("nan")),
+        lambda about: in_columns(about, indicator=10**6),
+        lambda about: in_columns(about, codes=[10**9] * 3),
+        lambda about: in_columns(about, missing=7),
+        lambda about: in_columns(about, cycles=["day"] * 1000),
+        lambda about: in_columns(about, low=1.0, high=1.0),
+        lambda about: about["preprocessor"].update(n_num=10**9),
+        lambda about: about["preprocessor"]["columns"].extend(
+            about["preprocessor"]["columns"][:1] * 1000
+        ),
+        lambda about: about["members"][0]["network"].update(
+            row_embedding={"kind": "bins", **WIDE}
+        ),
+        lambda about: about["members"][0]["network"].update(
+            row_embedding={"kind": "pbld-fixed", **WIDE}
+        ),
+        lambda about: about["params"].update(candidates=rule_of_pairs(40)),
+        lambda about: about.update(next_id=2**63),
+        lambda about: about.update(context_size=10**30),
+        lambda about: about.update(columns=[]),
+        lambda about: about["target"].update(mean=float("inf")),
+        lambda about: about["target"].update(std=0.0),
+    ],
+)
+def test_header_cannot_ask_for_more_than_it_holds(valid, tmp_path, header):
+    refused(rebuilt(valid, lambda about: header(about) and None), tmp_path)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "members.0.linear.weight",
+        "candidates.num",
+        "candidates.bin",
+        "candidates.labels",
+        "candidates.y",
+        "calibration.scores",
+        "calibration.spread",
+        "preprocessor.quantiles",
+        "preprocessor.scale",
+    ],
+)
+def test_numbers_must_be_finite(valid, tmp_path, name, value):
+    def spoil(array):
+        array = array.copy()
+        array.reshape(-1)[-1] = value
+        return array
+
+    refused(rebuilt(valid, tensors=change(name, spoil)), tmp_path, "is not finite")
+
+
+def test_a_distance_may_be_infinite_but_no_other_way(valid, tmp_path):
+    """Rows that no rule lets have a neighbour are infinitely far."""
+    name = "calibration.distances"
+    far = change(name, lambda a: np.append(a[:-1], np.inf))
+    load_bytes(rebuilt(valid, tensors=far), tmp_path)
+    spoiled = change(name, lambda a: np.append(a[:-1], np.nan))
+    refused(rebuilt(valid, tensors=spoiled), tmp_path, "distances is not finite")
+
+
+def test_a_quantile_map_is_no_larger_than_one_that_fit_makes(valid, tmp_path):
+    wide = change("preprocessor.quantiles", lambda a: np.zeros((5000, a.shape[1])))
+    refused(rebuilt(valid, tensors=wide), tmp_path, "5000 quantiles")
+
+
+def test_codes_must_be_levels(valid, tmp_path):
+    for code in (-2, 100):
+        other = change("candidates.cat", lambda a, c=code: a * 0 + c)
+        refused(rebuilt(valid, tensors=other), tmp_path, "have no level")
+
+
+def test_json_cannot_unfold(valid, tmp_path):
+    members = parts(valid)
+    empty = b'{"a": [' + b"{}," * 2 * 10**6 + b"1]}"
+    refused(zipped({**members, HEADER: empty}), tmp_path, "unfolds to")
+    digits = b'{"format": ' + b"9" * 10**6 + b"}"
+    refused(zipped({**members, HEADER: digits}), tmp_path, "damaged")
+    twice = members[HEADER][:-1] + b', "format": 3}'
+    refused(zipped({**members, HEADER: twice}), tmp_path, "has a name twice")
+
+
+def test_a_directory_has_three_members(valid, tmp_path):
+    items = list(parts(valid).items())
+    more = {**dict(items), **{f"{k}": b"" for k in range(5000)}}
+    refused(zipped(more), tmp_path, "cut off or damaged")
+    refused(zipped({**dict(items), "more": b""}), tmp_path, "something else")
+    # A directory in the midst of a tensor, of which the end of the file speaks.
+    place = valid.rindex(b"PK\x05\x06")
+    moved = bytearray(valid)
+    struct.pack_into("<I", moved, place + 12, place - 100)
+    struct.pack_into("<I", moved, place + 16, 100)
+    refused(bytes(moved), tmp_path, "cut off or damaged")
+
+
+def test_a_tensor_file_has_few_and_short_names(valid, tmp_path):
+    about = {f"members.0.{k}": np.zeros(0, "f4") for k in range(1 << 16)}
+    many = rebuilt(valid, tensors=lambda arrays: arrays.update(about))
+    refused(many, tmp_path, "tensors, beyond")
+    shape = {"a": {"dtype": "F32", "shape": [1] * 10**5, "data_offsets": [0, 4]}}
+    text = json.dumps(shape).encode()
+    long = rebuilt(valid, columns=lambda _: len(text).to_bytes(8, "little") + text)
+    refused(long, tmp_path, "oddly named")
+
+
 # --- damage at random ---------------------------------------------------------
 
 damage = st.one_of(

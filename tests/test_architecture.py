@@ -38,6 +38,7 @@ OPTIONAL = [
     "fastapi",
     "uvicorn",
     "psycopg",
+    "cryptography",
     "numba",  # always installed, but only a network on a CPU needs it
     "click",  # always installed, but only the command line needs it
 ]

@@ -29,9 +29,9 @@ from tabr import (
     TabRClassifier,
     TabRRegressor,
 )
-from tabr.errors import ModelFileError, TabrError
+from tabr.errors import ModelFileError, ParameterError, TabrError
 from tabr.estimators import load_model
-from tabr.storage import load, load_any, save
+from tabr.storage import load, load_any, make_keys, save, sign
 from tabr.text import plain_rows
 
 SMALL = {
@@ -915,6 +915,78 @@ def test_means_of_levels_and_waves_of_dates_come_back(tmp_path):
     for row in range(3):
         one = loaded.predict_proba(later.iloc[[row]])
         np.testing.assert_allclose(one, expected[[row]], atol=1e-9)
+
+
+# --- signatures -----------------------------------------------------------------
+
+
+@pytest.fixture
+def signed(regressor, tmp_path):
+    """A signed model, and the files of its keys."""
+    pytest.importorskip("cryptography")
+    path, key = tmp_path / "signed.tabr", tmp_path / "mine.key"
+    regressor.save(path)
+    public = make_keys(key)
+    assert sign(path, key) == tmp_path / "signed.tabr.sig"
+    return path, key, public
+
+
+def test_a_signed_model_loads_with_its_key(signed, regressor):
+    path, _, public = signed
+    for key in (public, str(public), public.read_bytes()):
+        for read in (TabRRegressor.load, load_model):
+            loaded = read(path, device="cpu", key=key)
+            np.testing.assert_array_equal(
+                loaded.predict(table(5)), regressor.predict(table(5))
+            )
+
+
+def test_a_private_key_is_its_owners_alone_and_never_replaced(signed):
+    _, key, public = signed
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert b"PRIVATE" in key.read_bytes() and b"PRIVATE" not in public.read_bytes()
+    before = key.read_bytes()
+    with pytest.raises(FileExistsError):
+        make_keys(key)
+    assert key.read_bytes() == before
+
+
+@pytest.mark.parametrize("place", [0, 100, -1])
+def test_nothing_of_a_changed_file_is_read(signed, monkeypatch, place):
+    path, _, public = signed
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    monkeypatch.setattr("tabr.storage._read", lambda *args: pytest.fail("it was read"))
+    with pytest.raises(ModelFileError, match="not of this file by this key; get both"):
+        load_model(path, key=public)
+
+
+def test_a_missing_or_foreign_signature_is_refused(signed, tmp_path):
+    path, key, public = signed
+    signature = tmp_path / "signed.tabr.sig"
+    other = tmp_path / "other.key"
+    others = make_keys(other)
+    with pytest.raises(ModelFileError, match="not of this file by this key"):
+        load_model(path, key=others)
+    for content in (b"", signature.read_bytes()[:-1], signature.read_bytes() + b"0"):
+        signature.write_bytes(content)
+        with pytest.raises(ModelFileError, match="not of this file by this key"):
+            load_model(path, key=public)
+    signature.unlink()
+    with pytest.raises(ModelFileError, match=r"signed.tabr.sig is missing; sign it"):
+        load_model(path, key=public)
+    sign(path, key)
+    load_model(path, key=public, device="cpu")
+
+
+def test_what_is_no_key_is_refused_in_words(signed):
+    path, key, public = signed
+    for wrong in (key, path, b"", public.read_bytes()[:40]):
+        with pytest.raises(ParameterError, match="key must be a public key"):
+            load_model(path, key=wrong)
+    with pytest.raises(ParameterError, match="signed with a private key"):
+        sign(path, public)
 
 
 # --- files that 0.1.0 wrote -----------------------------------------------------

@@ -219,16 +219,23 @@ class _TabR(Parameters, FittedModel):
         save(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], device: str | None = None) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        device: str | None = None,
+        key: str | os.PathLike[str] | bytes | None = None,
+    ) -> Self:
         """Read a model that `save` wrote.
 
         Args:
             path: The file. Reading it runs no code, whoever wrote it.
             device: Where to compute; None is a GPU if there is one.
+            key: A public key, or its file: the model must be signed with its private
+                one (`tabr sign`), or nothing of it is read.
         """
         from tabr.storage import load
 
-        return load(path, cls, device)
+        return load(path, cls, device, key)
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn may know: which tables are welcome."""
@@ -312,13 +319,15 @@ class TabRClassifier(ClassifierMixin, _TabR):
 
 
 def load_model(
-    path: str | os.PathLike[str], device: str | None = None
+    path: str | os.PathLike[str],
+    device: str | None = None,
+    key: str | os.PathLike[str] | bytes | None = None,
 ) -> TabRRegressor | TabRClassifier:
-    """Read a model file of either kind."""
+    """Read a model file of either kind; with a public key only one signed with it."""
     from tabr.storage import load_any
 
     classes = {cls.__name__: cls for cls in (TabRRegressor, TabRClassifier)}
-    model: TabRRegressor | TabRClassifier = load_any(path, classes, device)
+    model: TabRRegressor | TabRClassifier = load_any(path, classes, device, key)
     return model
 
 

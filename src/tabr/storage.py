@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import io
 import json
 import math
 import os
@@ -40,12 +41,13 @@ from tabr.candidates.rules import BoundRule, Rule, Where, pack_rule, unpack_rule
 from tabr.config import PRESETS, EmbeddingConfig, RetrievalConfig, network_config
 from tabr.config.checks import check_file as _check
 from tabr.device.devices import choose_device
-from tabr.errors import DataError, ModelFileError
+from tabr.errors import DataError, ModelFileError, ParameterError
 from tabr.network.embeddings import embedding_width, input_width
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
+from tabr.optional import require
 from tabr.prediction.uncertainty import Calibration
-from tabr.tables.files import draft_of
+from tabr.tables.files import draft_of, write_bytes
 from tabr.tables.packed import pack_frame, unpack_frame
 from tabr.tables.parquet import read_apart
 from tabr.tables.preprocessor import Preprocessor
@@ -130,23 +132,39 @@ def save(model: Any, path: AnyPath) -> None:
     _write(Path(path), {_HEADER: json.dumps(header), **contents})
 
 
-def load(path: AnyPath, cls: type[Model], device: str | None = None) -> Model:
+def load(
+    path: AnyPath,
+    cls: type[Model],
+    device: str | None = None,
+    key: AnyPath | bytes | None = None,
+) -> Model:
     """Read a model of this class and put it on the device."""
-    model: Model = load_any(path, {cls.__name__: cls}, device)
+    model: Model = load_any(path, {cls.__name__: cls}, device, key)
     return model
 
 
 def load_any(
-    path: AnyPath, classes: Mapping[str, type], device: str | None = None
+    path: AnyPath,
+    classes: Mapping[str, type],
+    device: str | None = None,
+    key: AnyPath | bytes | None = None,
 ) -> Any:
-    """Read a model of whichever of these classes the file names."""
+    """Read a model of whichever of these classes the file names.
+
+    With a public key its signature is checked first, of the bytes that are then read.
+    """
     place = choose_device(device)
     start = f"{os.fspath(path)} cannot be read as a model"
     if os.path.isdir(path):
         raise ModelFileError(f"{start}: it is a folder; give a file that save wrote")
+    public = None if key is None else _public_key(key)
     with open(path, "rb") as file:
         try:
-            model = _read(file, classes, device)
+            content: BinaryIO = file
+            if public is not None:
+                content = io.BytesIO(file.read())
+                _check_signature(content.getbuffer(), path, public)
+            model = _read(content, classes, device)
         except MemoryError:
             raise
         except ModelFileError as error:
@@ -158,6 +176,79 @@ def load_any(
     for member in model.members_:
         member.network.to(place)
     return model
+
+
+# --- signatures -----------------------------------------------------------------
+
+_SIGNED = b"tabr model file, signature 1\0"  # says what the signature is for
+_BYTES_OF_SIGNATURE = 64
+
+
+def make_keys(path: AnyPath) -> Path:
+    """Write a new private key, for its owner alone; return the file of its public one.
+
+    That is beside it, as PATH.pub: `load` takes it.
+    """
+    kinds = require("cryptography.hazmat.primitives.serialization", extra="sign")
+    key = _ed25519().Ed25519PrivateKey.generate()
+    pem, raw = kinds.Encoding.PEM, kinds.NoEncryption()
+    private = key.private_bytes(pem, kinds.PrivateFormat.PKCS8, raw)
+    public = key.public_key().public_bytes(pem, kinds.PublicFormat.SubjectPublicKeyInfo)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(handle, "wb") as file:
+        file.write(private)
+    write_bytes(Path(f"{os.fspath(path)}.pub"), public)
+    return Path(f"{os.fspath(path)}.pub")
+
+
+def sign(path: AnyPath, key: AnyPath) -> Path:
+    """Write the signature of a model file by a private key; return its file."""
+    kinds = require("cryptography.hazmat.primitives.serialization", extra="sign")
+    start = f"a model is signed with a private key of Ed25519, however {key}"
+    try:
+        private = kinds.load_pem_private_key(Path(key).read_bytes(), None)
+    except (ValueError, TypeError) as error:
+        raise ParameterError(f"{start} is none; make one with tabr keygen") from error
+    if not isinstance(private, _ed25519().Ed25519PrivateKey):
+        raise ParameterError(f"{start} is another; make one with tabr keygen")
+    digest = hashlib.sha512(Path(path).read_bytes()).digest()
+    signature = Path(f"{os.fspath(path)}.sig")
+    write_bytes(signature, private.sign(_SIGNED + digest))
+    return signature
+
+
+def _ed25519() -> Any:
+    return require("cryptography.hazmat.primitives.asymmetric.ed25519", extra="sign")
+
+
+def _public_key(key: AnyPath | bytes) -> Any:
+    """Return the public key of a file or of its bytes."""
+    kinds = require("cryptography.hazmat.primitives.serialization", extra="sign")
+    content = key if isinstance(key, bytes) else Path(key).read_bytes()
+    try:
+        public = kinds.load_pem_public_key(content)
+    except ValueError:
+        public = None
+    if not isinstance(public, _ed25519().Ed25519PublicKey):
+        raise ParameterError(
+            "key must be a public key of Ed25519, as tabr keygen writes it, however"
+            f" {'other bytes' if isinstance(key, bytes) else key} came"
+        )
+    return public
+
+
+def _check_signature(content: memoryview, path: AnyPath, public: Any) -> None:
+    """Refuse a file that nobody has signed with this key."""
+    name = Path(f"{os.fspath(path)}.sig")
+    wrong = require("cryptography.exceptions", extra="sign").InvalidSignature
+    _check(name.exists(), f"its signature {name} is missing", "sign it with tabr sign")
+    with open(name, "rb") as file:
+        signature = file.read(_BYTES_OF_SIGNATURE + 1)
+    try:
+        public.verify(signature, _SIGNED + hashlib.sha512(content).digest())
+    except wrong:
+        what = "its signature is not of this file by this key"
+        raise ModelFileError(f"{what}; get both from who made them") from None
 
 
 # --- the container ------------------------------------------------------------

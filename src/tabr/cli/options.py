@@ -163,13 +163,18 @@ def read_columns(
     return frame
 
 
-def read_inputs(model_file: Path, table: Path) -> tuple[Any, pd.DataFrame]:
-    """Return a model of either kind, and a table as the model knows its columns."""
+def read_inputs(
+    model_file: Path, table: Path, key: Path | None = None
+) -> tuple[Any, pd.DataFrame]:
+    """Return a model and a table, read as the model knows its columns.
+
+    With a public key, only a model file that it has signed is read.
+    """
     from tabr.estimators import load_model
     from tabr.tables.files import suffix_of
 
     suffix_of(table)  # first, as it is the quicker one to fail
-    model = load_model(model_file)
+    model = load_model(model_file, key=key)
     return model, read_columns(table, types=model.column_types())
 
 

@@ -17,11 +17,14 @@ from tabr.cli.messages import Mistake, Result, common, terminal_width
 @options.table
 @options.output(metavar="OUT", help="A file, not stdout.")
 @click.option("--proba", is_flag=True, help="A column of probabilities for each class.")
+@click.option("--key", type=options.input_type, help="A public key that signed MODEL.")
 @common
-def predict(model_file: Path, table: Path, output: Path | None, proba: bool) -> Result:
+def predict(
+    model_file: Path, table: Path, output: Path | None, proba: bool, key: Path | None
+) -> Result:
     """Predict the rows of TABLE, as CSV on stdout or as a file."""
     options.check_table_output(output, table, model_file)
-    model, frame = options.read_inputs(model_file, table)
+    model, frame = options.read_inputs(model_file, table, key)
     if proba and not hasattr(model, "classes_"):
         raise Mistake("--proba is for classes, however the model predicts numbers")
     import pandas as pd

@@ -239,17 +239,24 @@ def test_a_rule_that_leaves_most_rows_alone_is_told() -> None:
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """All searches to come, of training and of other rows: rules, found, exclude."""
+    from tabr.candidates.exact_index import ExactIndex
     from tabr.candidates.point_index import PointIndex
 
     seen: list[Any] = []
-    real = PointIndex.neighbors
+    real, ask = PointIndex.neighbors, ExactIndex.nearest
 
     def watched(self, points, m, exclude=None, rules=None, *rest, **more):
         found = real(self, points, m, exclude, rules, *rest, **more)
         seen.append((rules, found, exclude))
         return found
 
+    def asked(self, points, m, rules=None, *rest, **more):
+        near, context = ask(self, points, m, rules, *rest, **more)
+        seen.append((rules, near, None))
+        return near, context
+
     monkeypatch.setattr(PointIndex, "neighbors", watched)
+    monkeypatch.setattr(ExactIndex, "nearest", asked)
     return seen
 
 

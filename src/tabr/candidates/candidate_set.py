@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tabr.candidates.device_rules import RuleIndex
+from tabr.candidates.exact_index import ExactIndex, make_updatable
 from tabr.candidates.growable import GrowableArray
 from tabr.candidates.rules import BoundRule, Rule
 from tabr.candidates.updatable_index import UpdatableIndex
@@ -69,7 +70,7 @@ class CandidateSet:
     def _set_views(self) -> None:
         self.rows = Rows(*(part.view for part in self._rows))
         self.labels = self._labels.view
-        self._indexes: dict[int, UpdatableIndex] = {}
+        self._indexes: dict[int, UpdatableIndex | ExactIndex] = {}
         self._rule_index: RuleIndex | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -175,11 +176,11 @@ class CandidateSet:
 
     # --- for networks ---------------------------------------------------------
 
-    def index_of(self, network: TabR) -> UpdatableIndex:
+    def index_of(self, network: TabR) -> UpdatableIndex | ExactIndex:
         """Return the candidates, searchable by a network; made at the first call."""
         key = id(network)
         if key not in self._indexes:
-            index = UpdatableIndex(network, self.rows, self.labels)
+            index = make_updatable(network, self.rows, self.labels)
             if self._is_removed is not None:
                 index = index.without(_tensor(np.flatnonzero(self._is_removed)))
             self._indexes[key] = index

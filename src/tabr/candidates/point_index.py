@@ -125,6 +125,22 @@ class PointIndex:
         candidates = self.vectors, self.offsets
         return top(queries, *candidates, m, exclude=exclude, filter=rules, last=last)
 
+    def nearest(
+        self,
+        points: Tensor,
+        m: int,
+        rules: Filter | None = None,
+        last: Tensor | None = None,
+        *,
+        complete: bool,
+    ) -> tuple[Neighbors, Context]:
+        """Return the neighbours of points (b, p) that are no candidates, as a context.
+
+        Where they are complete, all of them are found.
+        """
+        near = self.neighbors(points, m, rules=rules, last=last)
+        return near, self.context(near, complete=complete)
+
     def context(self, near: Neighbors, *, complete: bool) -> Context:
         """Return neighbours as the network reads them, in its precision.
 
@@ -147,15 +163,19 @@ def _make_scan(vectors: Tensor) -> Scan | None:
 
 
 @torch.no_grad()
-def candidate_points(network: TabR, rows: Rows) -> Tensor:
-    """Return the points (n, p) of rows, made in chunks and kept where the rows are."""
-    device = network.linear.weight.device
-    chunks = [
-        network.points(rows.take(slice(start, start + _CHUNK)).to(device)).to(
-            rows.num.device
-        )
-        for start in range(0, max(1, rows.n_rows), _CHUNK)
-    ]
+def candidate_points(
+    network: TabR, rows: Rows, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Return the points (n, p) of rows, made in chunks and kept where the rows are.
+
+    They have the network's precision, in which they are made, or the one that is named.
+    """
+    weight, chunks = network.linear.weight, []
+    dtype = weight.dtype if dtype is None else dtype
+    for start in range(0, max(1, rows.n_rows), _CHUNK):
+        part = rows.take(slice(start, start + _CHUNK)).to(weight.device)
+        points = network.points(part.in_precision(weight.dtype))
+        chunks.append(points.to(rows.num.device, dtype))
     return torch.cat(chunks)
 
 

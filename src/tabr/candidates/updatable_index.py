@@ -1,4 +1,4 @@
-"""Candidates of a fitted network, searchable while they come and go."""
+"""Candidates of a fitted network on a GPU, searchable while they come and go."""
 
 from __future__ import annotations
 
@@ -20,21 +20,13 @@ class UpdatableIndex(PointIndex):
     """Candidates under a metric that stays.
 
     `extended` and `without` return an index with other candidates and leave this one as
-    it is. On a CPU they cost what changes, beside a copy of one number for each
-    candidate; on a GPU `extended` lays all candidates out anew.
+    it is. Where a scan serves them, `extended` lays all candidates out anew; elsewhere
+    both cost what changes, beside a copy of one number for each candidate.
     """
 
     def __init__(self, network: TabR, rows: Rows, labels: Tensor) -> None:
-        """Make rows searchable for the network, on the labels' device.
-
-        On CPUs it comes with the network in float64, which costs little there and
-        keeps a prediction the same however many rows are predicted together.
-        """
-        self.encoder = network
-        points = candidate_points(network, rows)
-        if labels.device.type == "cpu":
-            network = copy.deepcopy(network).double()
-        super().__init__(network, points, labels)
+        """Make rows searchable for the network, on the labels' device."""
+        super().__init__(network, candidate_points(network, rows), labels)
         self.n_removed = 0
         self._alive: Tensor | None = None  # (n,), where a scan needs to be told
         if self.scan is None:
@@ -50,7 +42,7 @@ class UpdatableIndex(PointIndex):
     def extended(self, rows: Rows, labels: Tensor) -> Self:
         """Return it with further candidates; the labels (n,) are those of all."""
         new = self.relabelled(labels)
-        points = candidate_points(self.encoder, rows).to(self.points.device)
+        points = candidate_points(self.network, rows).to(self.points.device)
         if self.scan is not None:
             all_points = torch.cat([self.points, points])
             PointIndex.__init__(new, self.network, all_points, labels, self.metric)

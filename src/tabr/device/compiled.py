@@ -29,10 +29,26 @@ def has_numba() -> bool:
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Return a function compiled by numba, which lets other threads run meanwhile."""
+    return _compiled(function, _FAST)
+
+
+def exactly_compiled(function: Callable[..., Any]) -> Any:
+    """Return it compiled, with each sum in the order that is written."""
+    return _compiled(function, set())
+
+
+def written_in(function: Callable[..., Any]) -> Any:
+    """Return it as a part of whoever calls it, compiled as they are."""
+    import numba
+
+    return numba.njit(nogil=True, error_model="numpy", inline="always")(function)
+
+
+def _compiled(function: Callable[..., Any], fast: set[str]) -> Any:
     import numba
 
     def compile_it(cache: bool) -> Any:
-        return numba.njit(nogil=True, cache=cache, error_model="numpy", fastmath=_FAST)(
+        return numba.njit(nogil=True, cache=cache, error_model="numpy", fastmath=fast)(
             function
         )
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from tabr.config import EmbeddingConfig
 from tabr.device.random import dropout
+from tabr.network.products import Linear, group_products
 from tabr.network.rows import Rows
 from tabr.tables.shape import DataShape
 
@@ -73,8 +74,8 @@ class PLR(nn.Module):
     def forward(self, num: Tensor) -> Tensor:
         """Return the embeddings of the numbers, joined feature by feature."""
         periodic: Tensor = self.periodic(num)
-        x = periodic[..., None, :] @ self.weight  # (..., n_features, 1, width)
-        return (x.squeeze(-2) + self.bias).relu().flatten(-2)
+        x = group_products(periodic, self.weight)  # (..., n_features, width)
+        return (x + self.bias).relu().flatten(-2)
 
 
 class PLRLite(nn.Module):
@@ -89,7 +90,7 @@ class PLRLite(nn.Module):
         self.periodic = Periodic(
             n_features, config.n_frequencies, config.frequency_scale
         )
-        self.linear = nn.Linear(2 * config.n_frequencies, config.width)
+        self.linear = Linear(2 * config.n_frequencies, config.width)
 
     def forward(self, num: Tensor) -> Tensor:
         """Return the embeddings of the numbers, joined feature by feature."""
@@ -178,7 +179,7 @@ class PBLD(nn.Module):
     def forward(self, num: Tensor) -> Tensor:
         """Embed the numbers and join the embeddings feature by feature."""
         angle = 2 * math.pi * self.frequencies * num[..., None] + self.phases
-        x = (angle.cos()[..., None, :] @ self.weight).squeeze(-2) + self.bias
+        x = group_products(angle.cos(), self.weight) + self.bias
         return torch.cat([x, num[..., None]], -1).flatten(-2)
 
 

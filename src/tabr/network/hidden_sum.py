@@ -25,7 +25,8 @@ from tabr.device.compiled import has_numba
 from tabr.device.devices import has_triton
 from tabr.device.member_axis import n_members, with_member_axis
 from tabr.device.random import dropout as drop
-from tabr.network import hidden_sum_cpu
+from tabr.network import hidden_sum_cpu, products
+from tabr.network.products import inner, product, squares
 
 _VERY_WIDE = 200  # points whose products cost far more than reading them
 _MOST_PARTS = 64  # of rows, whose sums are added up
@@ -35,14 +36,22 @@ _MANY_PAIRS = 2048  # pairs of which single predictions have fewer
 
 
 def hidden_sum(
-    difference: Tensor, weights: Tensor, weight: Tensor, bias: Tensor, dropout: float
+    difference: Tensor,
+    weights: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    dropout: float,
+    *,
+    steady: bool = False,
 ) -> Tensor:
     """Return sum_i weights_i Dropout(ReLU(weight difference_i + bias)).
 
     Shapes: difference (b, m, p), weights (b, m), weight (h, p), bias (h) -> (b, h).
     A weight of zero is taken for one that dropout or a rule has left nothing: it may
-    get no gradient.
+    get no gradient. A steady sum is that of a prediction, without dropout (`products`).
     """
+    if steady:
+        return products.hidden_sum(difference, weights, weight, bias)
     is_training = dropout > 0 or torch.is_grad_enabled()
     kernel = _kernel(difference)
     if kernel is not None and (is_training or not _fit_cache(difference, weight)):
@@ -92,8 +101,8 @@ def squared_length(difference: Tensor, key: Tensor, gram: Tensor) -> Tensor:
         lengths: Tensor = kernel.apply(difference, gram)
         return lengths
     if len(key) < len(gram):  # keys are narrower than points
-        return _product(difference, key.T).square().sum(-1)
-    return (_product(difference, gram) * difference).sum(-1)
+        return squares(_product(difference, key.T))
+    return inner(_product(difference, gram), difference)
 
 
 def _is_sparse(difference: Tensor) -> bool:
@@ -115,7 +124,7 @@ def _product(x: Tensor, matrix: Tensor) -> Tensor:
     sums one term after the other, so there the rows come in parts.
     """
     if not n_members():
-        return x @ matrix
+        return product(x, matrix)
     n_parts = math.gcd(x.shape[0] * x.shape[1], _MOST_PARTS)
     parts = x.reshape(n_parts, -1, x.shape[2]) @ matrix.expand(n_parts, *matrix.shape)
     return parts.reshape(*x.shape[:2], matrix.shape[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from tabr.network.products import product, weighted_sum
 from tabr.tables.shape import DataShape
 
 
@@ -31,8 +32,8 @@ class NumberLabel(nn.Module):
     def forward(self, labels: Tensor, weights: Tensor) -> Tensor:
         """Labels and weights (b, m) -> sum_i w_i W_Y(y_i), (b, d)."""
         terms = torch.stack([labels, torch.ones_like(labels)], -1)  # (b, m, 2)
-        sums = (weights[:, None] @ terms).squeeze(1)  # of labels and of weights
-        return sums @ torch.stack([self.weight[:, 0], self.bias])
+        sums = weighted_sum(weights, terms)  # of labels and of weights
+        return product(sums, torch.stack([self.weight[:, 0], self.bias]))
 
 
 class ClassLabel(nn.Module):
@@ -50,4 +51,4 @@ class ClassLabel(nn.Module):
         """Labels and weights (b, m) -> sum_i w_i table[y_i], (b, d)."""
         classes = torch.arange(len(self.table), device=labels.device)
         is_class = (labels[..., None] == classes).to(weights.dtype)  # (b, m, classes)
-        return (weights[:, None] @ is_class).squeeze(1) @ self.table
+        return product(weighted_sum(weights, is_class), self.table)

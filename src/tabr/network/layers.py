@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from tabr.config import NetworkConfig, Task
 from tabr.device.random import Dropout
 from tabr.network.hidden_sum import hidden_sum, shared_hidden_sum
+from tabr.network.products import Linear, group_products, is_steady, total
 
 
 class Block(nn.Module):
@@ -22,9 +23,9 @@ class Block(nn.Module):
         super().__init__()
         d, hidden = config.width, config.hidden
         self.norm = nn.LayerNorm(d) if normalized else nn.Identity()
-        self.first = nn.Linear(d, hidden)
+        self.first = Linear(d, hidden)
         self.dropout = Dropout(config.dropout)
-        self.second = nn.Linear(hidden, d)
+        self.second = Linear(hidden, d)
         self.block_dropout = Dropout(config.block_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -40,8 +41,8 @@ class Difference(nn.Module):
     def __init__(self, config: NetworkConfig) -> None:
         """Make both layers as torch does by default; the last has no bias."""
         super().__init__()
-        self.first = nn.Linear(config.width, config.hidden)
-        self.second = nn.Linear(config.hidden, config.width, bias=False)
+        self.first = Linear(config.width, config.hidden)
+        self.second = Linear(config.hidden, config.width, bias=False)
         self.rate = config.dropout
 
     def forward(self, difference: Tensor, weight: Tensor, weights: Tensor) -> Tensor:
@@ -55,6 +56,7 @@ class Difference(nn.Module):
             weight,
             self.first.bias.to(weight.dtype),
             self.rate if self.training else 0.0,
+            steady=is_steady(difference),
         )
         out: Tensor = self.second(hidden.to(difference.dtype))
         return out
@@ -102,8 +104,7 @@ class Heads(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs of heads: (b, k, d) -> (b, k, outputs)."""
-        out = (x[:, :, None] @ self.weight).squeeze(2)
-        return out + self.bias
+        return group_products(x, self.weight) + self.bias
 
 
 def mean_output(outputs: Tensor, task: Task) -> Tensor:
@@ -112,8 +113,14 @@ def mean_output(outputs: Tensor, task: Task) -> Tensor:
     Shape: (b, k, outputs) -> (b, outputs). Of classes it is the mean of probabilities.
     """
     if task == "regression":
-        return outputs.mean(1)
+        return total(outputs, 1) / outputs.shape[1]
     if task == "binary":
         yes, no = F.logsigmoid(outputs), F.logsigmoid(-outputs)
-        return yes.logsumexp(1) - no.logsumexp(1)
-    return outputs.log_softmax(2).logsumexp(1)
+        return _log_of_sum(yes) - _log_of_sum(no)
+    return _log_of_sum(outputs.log_softmax(2))
+
+
+def _log_of_sum(logs: Tensor) -> Tensor:
+    """Return the logarithms (b, outputs) of sums over heads, (b, k, outputs)."""
+    most = logs.amax(1)
+    return total((logs - most[:, None]).exp(), 1).log() + most

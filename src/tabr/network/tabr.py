@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tabr.config import NetworkConfig
@@ -35,6 +34,15 @@ from tabr.network.embeddings import (
 from tabr.network.hidden_sum import squared_length
 from tabr.network.labels import make_label_value
 from tabr.network.layers import Block, Difference, Heads, mean_output
+from tabr.network.products import (
+    Linear,
+    linear,
+    pair_products,
+    product,
+    shares,
+    squares,
+    weighted_sum,
+)
 from tabr.network.rows import Rows, take
 from tabr.tables.shape import DataShape
 
@@ -59,13 +67,14 @@ class Context(NamedTuple):
 
     `found` may be None: all of them were. With positions (b, m) points are those
     (n, p) of all candidates, and the positions say who of them is near; only a network
-    that `can_share` takes such.
+    that `can_share` takes such. Who has measured similarities (b, m) gives them.
     """
 
     points: Tensor
     labels: Tensor
     found: Tensor | None = None
     positions: Tensor | None = None
+    similarity: Tensor | None = None
 
 
 class Metric(NamedTuple):
@@ -113,7 +122,7 @@ class TabR(nn.Module):
         self.column_dropout = ColumnDropout(
             shape, config.embedding, config.column_dropout
         )
-        self.linear = nn.Linear(self.input.width, d)
+        self.linear = Linear(self.input.width, d)
         self.input_scale: nn.Parameter | None = None
         if config.scale_layer:
             self.input_scale = nn.Parameter(torch.empty(self.input.width))
@@ -128,11 +137,11 @@ class TabR(nn.Module):
         )
         # A bias of keys is forgotten by differences and by <q, k> unless q is k.
         bias_matters = (r.similarity == "dot") != r.own_query
-        self.to_key = nn.Linear(d, d, bias=bias_matters)
-        self.to_query = nn.Linear(d, d) if r.own_query else None
+        self.to_key = Linear(d, d, bias=bias_matters)
+        self.to_query = Linear(d, d) if r.own_query else None
         self.is_dot = r.similarity == "dot"
         self.scale = d**-0.5 if r.scaled else 1.0
-        self.row_value = nn.Linear(d, d) if "row" in r.value else None
+        self.row_value = Linear(d, d) if "row" in r.value else None
         self.label_value: nn.Module | None = None
         if "label" in r.value:
             self.label_value = make_label_value(shape, d)
@@ -145,7 +154,7 @@ class TabR(nn.Module):
             width = shape.n_num * embedding_width(config.row_embedding)
             self.row_embedding = nn.Sequential(
                 make_embedding(shape.n_num, config.row_embedding),
-                nn.Linear(width, d, bias=False),
+                Linear(width, d, bias=False),
             )
         self.context_dropout = Dropout(config.context_dropout)
         self.predictor = nn.Sequential(
@@ -153,7 +162,7 @@ class TabR(nn.Module):
         )
         self.task = shape.task
         self.heads: Heads | None = None
-        last: nn.Module = nn.Linear(d, shape.n_outputs)
+        last: nn.Module = Linear(d, shape.n_outputs)
         if config.n_heads > 1:
             self.heads = Heads(config.n_heads, d, shape.n_outputs)
             last = nn.Identity()
@@ -177,7 +186,7 @@ class TabR(nn.Module):
 
     def _encode(self, u: Tensor, columns: Tensor | None) -> Tensor:
         """Input vectors (..., d_in) -> x~ (..., d)."""
-        x = F.linear(u, self._input_weight(columns), self.linear.bias)
+        x = linear(u, self._input_weight(columns), self.linear.bias)
         for block in self.encoder:
             x = block(x)
         return x
@@ -197,7 +206,7 @@ class TabR(nn.Module):
         """Points -> what W_K, W_Q and W_V read, (..., d)."""
         if not self.points_are_inputs:
             return points
-        return F.linear(points, self._input_weight(columns), self.linear.bias)
+        return linear(points, self._input_weight(columns), self.linear.bias)
 
     def _embed_row(self, num: Tensor, columns: Tensor | None) -> Tensor:
         """Numbers (b, n_num) of rows -> what the predictor gets besides, (b, d)."""
@@ -218,12 +227,12 @@ class TabR(nn.Module):
         """
         key = self.to_key.weight
         if self.points_are_inputs:
-            key = key @ self._input_weight()
+            key = product(key, self._input_weight())
         hidden = None
         if self.difference_value is not None:
-            hidden = self.difference_value.first.weight @ key
+            hidden = product(self.difference_value.first.weight, key)
         columns = self.column_dropout(self.linear.weight)
-        return Metric(key, key.T @ key, hidden, columns)
+        return Metric(key, product(key.T, key), hidden, columns)
 
     def _query(self, points: Tensor, columns: Tensor | None = None) -> Tensor:
         """Points (b, p) -> queries (b, d)."""
@@ -255,6 +264,14 @@ class TabR(nn.Module):
 
     # --- row + neighbours -> prediction ---------------------------------------
 
+    def similarity(self, point: Tensor, points: Tensor, metric: Metric) -> Tensor:
+        """Return similarities (b, m) of points (b, p) and others (b, m, p)."""
+        difference = point[:, None] - points
+        return self._scaled(self._similarity(point, points, difference, metric))
+
+    def _scaled(self, similarity: Tensor) -> Tensor:
+        return similarity if self.scale == 1.0 else similarity * self.scale
+
     def _similarity(
         self, point: Tensor, points: Tensor, difference: Tensor, metric: Metric
     ) -> Tensor:
@@ -262,25 +279,26 @@ class TabR(nn.Module):
         columns = metric.columns
         if self.is_dot:  # without <q, bias of keys>, which softmax forgets
             query = self._query(point, columns)
-            return (points @ (query @ metric.key)[:, :, None]).squeeze(-1)
+            return pair_products(points, product(query, metric.key))
         if self.to_query is not None:
             key: Tensor = self.to_key(self._represent(points, columns))
-            return -(self._query(point, columns)[:, None] - key).square().sum(-1)
+            return -squares(self._query(point, columns)[:, None] - key)
         return -squared_length(difference, metric.key, metric.gram)
 
     def _mean_value(
         self,
-        value: nn.Linear,
+        value: Linear,
         points: Tensor,
         weights: Tensor,
         columns: Tensor | None,
     ) -> Tensor:
         """Points (b, m, p), weights (b, m) -> sums of W_V's rows, (b, d)."""
-        mean = (weights[:, None] @ points).squeeze(1)  # (b, p)
-        total = weights.sum(-1, keepdim=True)
+        mean = weighted_sum(weights, points)  # (b, p)
+        total = weighted_sum(weights, torch.ones_like(weights)[:, :, None])
         if self.points_are_inputs:
-            mean = mean @ self._input_weight(columns).T + total * self.linear.bias
-        return mean @ value.weight.T + total * value.bias
+            weight = self._input_weight(columns)
+            mean = linear(mean, weight) + total * self.linear.bias
+        return linear(mean, value.weight) + total * value.bias
 
     def forward(
         self, rows: Rows, context: Context, metric: Metric | None = None
@@ -303,7 +321,8 @@ class TabR(nn.Module):
         first = 0  # place of the neighbours
         if context.positions is not None and len(metric.key) <= len(metric.gram):
             keys = take(points @ metric.key.T, context.positions)  # (b, m, d)
-            similarity = -((point @ metric.key.T)[:, None] - keys).square().sum(-1)
+            away = (point @ metric.key.T)[:, None] - keys
+            similarity = self._scaled(-away.square().sum(-1))
         else:
             if context.positions is not None:
                 points = take(points, context.positions)
@@ -313,15 +332,12 @@ class TabR(nn.Module):
                     itself = found.new_ones(len(found), 1)
                     found = torch.cat([itself, found], 1)
             difference = point[:, None] - points  # (b, m, p)
-            similarity = self._similarity(point, points, difference, metric)
-        if self.scale != 1.0:
-            similarity = similarity * self.scale
-        if found is not None:
-            lowest = torch.finfo(similarity.dtype).min
-            similarity = similarity.masked_fill(~found, lowest)
-        weights = similarity.softmax(-1)
-        if found is not None:
-            weights = weights * found
+            if context.similarity is None or first:
+                similarity = self._similarity(point, points, difference, metric)
+                similarity = self._scaled(similarity)
+            else:
+                similarity = context.similarity
+        weights = shares(similarity, found)
         dropped = self.context_dropout(weights)
 
         if self.row_value is not None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tabr.candidates.point_index import PointIndex
 from tabr.network.labels import NumberLabel
+from tabr.network.products import product
 from tabr.network.rows import Rows
 from tabr.network.tabr import Context
 from tabr.search import Neighbors
@@ -36,8 +37,13 @@ class Effects(NamedTuple):
 
 
 @torch.no_grad()
-def leave_out(index: PointIndex, rows: Rows, near: Neighbors) -> Effects:
-    """Return predictions for rows without each of their neighbours, and without all."""
+def leave_out(
+    index: PointIndex, rows: Rows, near: Neighbors, similarity: Tensor | None = None
+) -> Effects:
+    """Return predictions for rows without each of their neighbours, and without all.
+
+    Similarities (b, m) that were measured before need not be measured again.
+    """
     network, device = index.network, index.labels.device
     m, p = near.position.shape[1], index.points.shape[1]
     size = max(1, _MOST_NUMBERS // max(1, (m + 1) * m * p))
@@ -50,6 +56,8 @@ def leave_out(index: PointIndex, rows: Rows, near: Neighbors) -> Effects:
         repeated = torch.arange(b, device=device).repeat_interleave(m + 1)
         masks = _masks(near.found[chosen]).flatten(0, 1)  # (b * (m + 1), m)
         context = Context(whole.points[repeated], whole.labels[repeated], masks)
+        if similarity is not None:
+            context = context._replace(similarity=similarity[chosen][repeated])
         output = network(part.take(repeated), context, index.metric).prediction
         output = output.view(b, m + 1, -1)
         correction = _correction(index, part, whole.points)
@@ -85,5 +93,5 @@ def _correction(index: PointIndex, rows: Rows, points: Tensor) -> Tensor | None:
     ones = points.new_ones(b * m, 1)
     values = difference(differences.reshape(b * m, 1, p), hidden, ones)  # one at a time
     direction = label.weight[:, 0]
-    along: Tensor = values @ direction / direction.square().sum()
+    along = product(values, direction[:, None]) / direction.square().sum()
     return along.view(b, m)

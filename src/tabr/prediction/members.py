@@ -90,7 +90,8 @@ def ask_members(
         output, near = predict(
             index, rows, m, tagged=tagged, rows_at_a_time=rows_at_a_time
         )
-        of_each = leave_out(index, rows, near) if effects else None
+        measured = output.similarity
+        of_each = leave_out(index, rows, near, measured) if effects else None
         outputs.append(MemberOutput(output, near, of_each, weight))
     return outputs
 
@@ -102,8 +103,12 @@ def mean_prediction(outputs: Sequence[MemberOutput], reading: Reading) -> Floats
 
 def _mean(of_each: Sequence[Floats], outputs: Sequence[MemberOutput]) -> Floats:
     """Return the mean of what members say, each by its weight."""
+    # One after the other: numpy's order would depend on how many rows there are.
+    total: Floats = np.zeros_like(of_each[0])
     with np.errstate(over="ignore"):
-        mean = np.average(of_each, axis=0, weights=[o.weight for o in outputs])
+        for part, output in zip(of_each, outputs, strict=True):
+            total += part * output.weight
+    mean = total / sum(output.weight for output in outputs)
     # Rounding may move a mean beyond its parts: of equal ones it is what they are.
     bounded: Floats = mean.clip(np.min(of_each, axis=0), np.max(of_each, axis=0))
     return bounded

@@ -47,15 +47,15 @@ def predict(
             part = rows.take(slice(start, start + size)).to(device)
             part = part.in_precision(index.metric.key.dtype)
             chosen = slice(start, start + part.n_rows)
-            near = index.neighbors(
+            near, context = index.nearest(
                 index.network.points(part),
                 m,
                 rules=None if tagged is None else tagged.rules(chosen),
                 last=None if last is None else last.of(chosen),
+                complete=complete,
             )
             if last is not None:
                 last.keep(chosen, near, complete)
-            context = index.context(near, complete=complete)
             with one_thread(few):
                 outputs.append(index.network(part, context, index.metric))
             neighbors.append(near)

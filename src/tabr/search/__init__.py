@@ -16,7 +16,7 @@ best first. All files give the same neighbours, up to ties and float32 rounding.
 `scan` and the kernels import Triton, so they are imported only where it runs.
 """
 
-from tabr.search.exact import Neighbors, top
+from tabr.search.exact import Neighbors, can_walk, top
 from tabr.search.filter import Allowed, Filter
 
-__all__ = ["Allowed", "Filter", "Neighbors", "top"]
+__all__ = ["Allowed", "Filter", "Neighbors", "can_walk", "top"]

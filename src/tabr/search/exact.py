@@ -69,17 +69,19 @@ def top(
     if b == 0 or m == 0:
         empty = torch.zeros(b, m, dtype=torch.int64, device=queries.device)
         return Neighbors(empty, empty.bool())
-    if (filter is None or not filter.functions) and _can_walk(queries, vectors):
+    if can_walk(queries, vectors, filter):
         from tabr.search.walk_numba import walk
 
         return Neighbors(*walk(queries, vectors, offsets, m, exclude, filter, last))
     allowed = None if filter is None else filter.allowed
     parts = []
-    with _full_precision():
+    with full_precision():
         for rows in _slices(b, n_rows):
             best, position = queries[:0], queries[:0].long()
             for part in _slices(n, n_candidates):
-                score = _scores(queries, vectors, offsets, rows, part, exclude, allowed)
+                score = scores_of(
+                    queries, vectors, offsets, rows, part, exclude, allowed
+                )
                 score, index = _select(score, min(m, part.stop - part.start))
                 index = index + part.start
                 if part.start:
@@ -91,11 +93,12 @@ def top(
     return Neighbors(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
 
 
-def _can_walk(queries: Tensor, vectors: Tensor) -> bool:
+def can_walk(queries: Tensor, vectors: Tensor, filter: Filter | None) -> bool:
     """Whether compiled loops find the best sooner than torch does."""
     least = _WORTH_IT if len(queries) < _FEW else _WORTH_LOOPS
     return (
-        queries.device.type == vectors.device.type == "cpu"
+        (filter is None or not filter.functions)
+        and queries.device.type == vectors.device.type == "cpu"
         and queries.dtype == vectors.dtype == torch.float32
         and queries.shape[1] <= _WIDEST
         and len(queries) * len(vectors) >= least
@@ -109,7 +112,7 @@ def _slices(n: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n))
 
 
-def _scores(
+def scores_of(
     queries: Tensor,
     vectors: Tensor,
     offsets: Tensor | None,
@@ -163,7 +166,7 @@ def _select(score: Tensor, m: int) -> tuple[Tensor, Tensor]:
 
 
 @contextmanager
-def _full_precision() -> Iterator[None]:
+def full_precision() -> Iterator[None]:
     """A context without products in reduced precision, whatever the user's setting."""
     before = torch.get_float32_matmul_precision()
     if before == "highest":

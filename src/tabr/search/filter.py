@@ -35,6 +35,10 @@ class Filter(NamedTuple):
     ends: int
     functions: tuple[tuple[int, Allowed], ...] = ()
 
+    def of(self, rows: Tensor) -> Filter:
+        """Return that of some of the queries; it has no functions."""
+        return self._replace(low=self.low[:, rows], high=self.high[:, rows])
+
     def allowed(self, rows: slice, part: slice) -> Tensor:
         """Return bool (r, c): whether queries of a slice may take candidates of one."""
         functions = dict(self.functions)

@@ -152,6 +152,35 @@ def test_a_key_makes_retries_harmless(client, rows):
     assert client.post("/v1/candidates", json=other, headers=headers).status_code == 409
 
 
+def test_a_retry_of_any_write_gets_the_first_answer_whole(client, rows):
+    frame, price = houses(3, seed=6)
+    table = frame.assign(price=price).to_csv(index=False).encode()
+    body = {"rows": rows[:2], "labels": [1.0, 2.0]}
+    csv = {"content-type": "text/csv"}
+    writes = [
+        ("POST", "/v1/candidates", {"json": body}, {}),
+        ("POST", "/v1/candidates/table?target=price", {"content": table}, csv),
+        ("PATCH", "/v1/candidates", {"json": {"ids": [3], "labels": [7.0]}}, {}),
+        ("DELETE", "/v1/candidates", {"json": {"ids": [4]}}, {}),
+        ("POST", "/v1/compact", {}, {}),
+    ]
+
+    def write(number: int) -> tuple[int, bytes]:
+        method, path, content, headers = writes[number]
+        headers = {**headers, "Idempotency-Key": f"write-{number}"}
+        answer = client.request(method, path, headers=headers, **content)
+        return answer.status_code, answer.content
+
+    first = [write(number) for number in range(5)]
+    assert [status for status, _ in first] == [201, 201, 200, 200, 200]
+    client.request("DELETE", "/v1/candidates", json={"ids": [5]})
+    version = client.get("/v1/model").json()["version"]
+    assert [write(number) for number in range(5)] == first
+    assert client.get("/v1/model").json()["version"] == version
+    headers = {"Idempotency-Key": "write-0"}
+    assert client.post("/v1/compact", headers=headers).status_code == 409
+
+
 @pytest.mark.parametrize("media", ["text/csv", "application/vnd.apache.arrow.stream"])
 def test_tables_go_in_and_out(client, served, media):
     frame, price = houses(12, seed=6)

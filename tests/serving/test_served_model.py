@@ -153,9 +153,9 @@ def test_compaction_writes_a_model_file_and_goes_on(served: ServedModel):
     rows = served.schema.to_rows(frame)
     served.add(rows[:5], price[:5].tolist(), key="k")
     assert served.n_uncompacted == 1
-    path = served.compact()
-    assert path.name == "houses-1.tabr" and served.n_uncompacted == 0
-    compacted = load_model(path, "cpu")
+    name = served.compact().file
+    assert name == "houses-1.tabr" and served.n_uncompacted == 0
+    compacted = load_model(served.path.with_name(name), "cpu")
     assert len(compacted.candidates_) == len(served.model.candidates_)
     served.add(rows[5:], price[5:].tolist())
     assert served.add(rows[:5], price[:5].tolist(), key="k").ids == [*range(120, 125)]

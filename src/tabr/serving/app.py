@@ -137,11 +137,10 @@ def _add_changes(app: FastAPI, service: Service, r: messages.Requests) -> None:
         """Remove candidates."""
         return await service.change(served.remove, removal.ids, key)
 
-    @app.post("/v1/compact")
-    async def compact() -> messages.Compaction:
+    @app.post("/v1/compact", responses=messages.problems(409))
+    async def compact(key: Key = None) -> messages.Compaction:
         """Write a model file that holds all changes."""
-        path = await service.change(served.compact)
-        return messages.Compaction(version=served.version, file=path.name)
+        return await service.change(served.compact, key)
 
 
 def _add_tables(app: FastAPI, service: Service, most_rows: int) -> None:
@@ -167,10 +166,16 @@ def _add_tables(app: FastAPI, service: Service, most_rows: int) -> None:
 
         return await service.read(work)
 
-    @app.post("/v1/candidates/table", status_code=201, openapi_extra=bulk.BODY)
+    @app.post(
+        "/v1/candidates/table",
+        status_code=201,
+        openapi_extra=bulk.BODY,
+        responses=messages.problems(409),
+    )
     async def add(
         request: Request,
         target: Annotated[str, Query(description="the column of labels", min_length=1)],
+        key: Key = None,
     ) -> messages.ChangeResult:
         """Add the labelled rows of a table to the candidates."""
         media, content = bulk.media_type(request), await request.body()
@@ -182,7 +187,7 @@ def _add_tables(app: FastAPI, service: Service, most_rows: int) -> None:
                 raise DataError(f"the table must have the column {target!r:.80}")
             labels = plain_list(frame.pop(target))
             frame = served.model.preprocessor_.match(frame, caller="The model")
-            return served.add(served.schema.to_rows(frame), labels)
+            return served.add(served.schema.to_rows(frame), labels, key)
 
         return await service.change(work)
 

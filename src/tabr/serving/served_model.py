@@ -23,7 +23,7 @@ from tabr.errors import DataError
 from tabr.estimators import load_model
 from tabr.prediction.explanation import Explanation
 from tabr.prediction.uncertainty import Signals, intervals, sets
-from tabr.serving.messages import ChangeResult, Row, Schema
+from tabr.serving.messages import ChangeResult, Compaction, Row, Schema
 from tabr.serving.store.changes import (
     Change,
     ChangeKind,
@@ -34,6 +34,8 @@ from tabr.serving.store.changes import (
 )
 from tabr.serving.store.connection import NoStore
 from tabr.text import plain, plain_list
+
+COMPACT = "compact"  # the fingerprint of such a request
 
 Model = TabRRegressor | TabRClassifier
 Result = TypeVar("Result")
@@ -211,7 +213,10 @@ class ServedModel:
                 nonlocal changed
                 self._replay(newer)
                 changed, ids = self._changed(kind, payload)
-                return kind, payload, {"ids": ids}
+                version = self._version(State(changed, self.applied + 1))
+                n = len(changed.candidates_)
+                response = {"ids": ids, "n_candidates": n, "version": version}
+                return kind, payload, response
 
             change, is_new = self._from_store(
                 lambda applied: self.store.append(
@@ -220,11 +225,10 @@ class ServedModel:
             )
             if is_new:
                 self._state = State(changed, change.seq)
-            return ChangeResult(
-                ids=change.response["ids"],
-                n_candidates=len(self.model.candidates_),
-                version=self.version,
-            )
+            # Of older changes a store may know the ids alone.
+            n, version = len(self.model.candidates_), self.version
+            present = {"n_candidates": n, "version": version}
+            return ChangeResult(**{**present, **change.response})
 
     def _from_store(self, call: Callable[[int], Result]) -> Result:
         """Call the store with the number of the last change that was applied.
@@ -268,15 +272,19 @@ class ServedModel:
             self._replay(changes)
             return len(changes)
 
-    def compact(self) -> Path:
+    def compact(self, key: str | None = None) -> Compaction:
         """Write the present state as a model file, the store's new checkpoint."""
         with self._changing:
+            if key is not None and (old := self.store.answer_to(key, COMPACT)):
+                return Compaction(**old)
             self.catch_up()
             path = self.path.with_name(f"{self.path.stem}-{self.applied}.tabr")
             self.model.save(path)
-            self.store.compact(self.applied, path.read_bytes())
+            done = Compaction(version=self.version, file=path.name)
+            answer = None if key is None else (key, COMPACT, done.model_dump())
+            self.store.compact(self.applied, path.read_bytes(), answer)
             self._compacted = self.applied
-            return path
+            return done
 
     def close(self) -> None:
         """Close the store."""

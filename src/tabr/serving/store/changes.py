@@ -63,6 +63,7 @@ class Change(NamedTuple):
 
 
 NewChange = tuple[ChangeKind, dict[str, Any], dict[str, Any]]  # kind, payload, response
+Answer = tuple[str, str, dict[str, Any]]  # key, fingerprint and response of a request
 Maker = Callable[[list[Change]], NewChange]  # from newer changes
 
 
@@ -294,15 +295,23 @@ class Store:
                 f" not known ({error}): send it again with the same key"
             ) from error
 
-    def compact(self, seq: int, model: bytes) -> None:
+    def answer_to(self, key: str, fingerprint: str) -> dict[str, Any] | None:
+        """Return what was answered to the request with this key, if it came before."""
+        with self._reader.transaction() as database:
+            old = self._change_of_key(database, _hash(key), _hash(fingerprint))
+        return None if old is None else old.response
+
+    def compact(self, seq: int, model: bytes, answer: Answer | None = None) -> None:
         """Replace the changes up to this one by a model file that has them.
 
-        Their keys are kept for a week. Nothing happens if the store has a checkpoint
-        with more changes.
+        Their keys are kept for a week, and so is the answer to this request. Nothing
+        else happens if the store has a checkpoint with more changes.
         """
         of_old = "WHERE identity = %s AND seq <= %s"
         with self._writer.transaction() as database:
             first, last = self._ends(database)
+            if answer is not None:
+                self._keep_answer(database, seq, *answer)
             if not 0 <= seq <= last:
                 raise ValueError(
                     f"a checkpoint holds changes up to one of {last}, however: {seq=}"
@@ -327,6 +336,24 @@ class Store:
             too_old = time.time() - KEY_SECONDS
             sql = "DELETE FROM tabr_keys WHERE identity = %s AND at < %s"
             execute(sql, identity, too_old)
+
+    def _keep_answer(
+        self,
+        database: Connection,
+        seq: int,
+        key: str,
+        fingerprint: str,
+        response: dict[str, Any],
+    ) -> None:
+        """Keep the answer to a request that is no change."""
+        hashes = _hash(key), _hash(fingerprint)
+        if self._change_of_key(database, *hashes) is None:
+            database.execute(
+                "INSERT INTO tabr_keys (identity, key_hash, fingerprint, seq, kind,"
+                " response, at) VALUES (%s, %s, %s, %s, %s, %s, %s)",
+                *(self._identity, *hashes, seq, "compact"),
+                *(_to_json(response), time.time()),
+            )
 
 
 def _change(seq: int, kind: ChangeKind, payload: str, response: str) -> Change:

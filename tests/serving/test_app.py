@@ -2,6 +2,7 @@
 
 import io
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tabr import TabRRegressor
 from tabr.serving.app import create_app
 from tabr.serving.guards import Limits, Tokens
 from tabr.serving.served_model import ServedModel
-from tabr.serving.store.connection import StoreError
+from tabr.serving.store.connection import OutcomeUnknown, StoreError
 
 from .conftest import houses
 
@@ -295,10 +296,40 @@ def test_a_store_that_fails_is_said_and_the_service_goes_on(client, served, rows
     body = {"rows": rows[:1], "labels": [1.0]}
     answer = client.post("/v1/candidates", json=body)
     assert answer.status_code == 503 and "try again later" in answer.json()["detail"]
-    assert "secret" not in answer.text
+    assert answer.json()["outcome"] == "not made" and "secret" not in answer.text
     assert client.post("/v1/predict", json={"rows": rows[:1]}).status_code == 200
     served.store.append = append
     assert client.post("/v1/candidates", json=body).json()["ids"] == [120]
+
+
+def test_a_change_of_unknown_outcome_is_not_called_not_made(client, served, rows):
+    def lost(*arguments, **more):
+        raise OutcomeUnknown("the server at /secret/path was lost")
+
+    served.store.append = lost
+    answer = client.post("/v1/candidates", json={"rows": rows[:1], "labels": [1.0]})
+    assert answer.status_code == 504 and answer.json()["outcome"] == "unknown"
+    assert "same Idempotency-Key" in answer.text and "secret" not in answer.text
+    assert "not made" not in answer.text
+
+
+def test_a_change_that_takes_too_long_may_yet_be_made(served, rows):
+    app, gate = create_app(served, limits=Limits(seconds=0.3)), threading.Event()
+    append = served.store.append
+
+    def slow(*arguments, **more):
+        gate.wait(10)
+        return append(*arguments, **more)
+
+    served.store.append = slow
+    with TestClient(app, raise_server_exceptions=False) as client:
+        body = {"rows": rows[:1], "labels": [1.0]}
+        headers = {"Idempotency-Key": "slow"}
+        answer = client.post("/v1/candidates", json=body, headers=headers)
+        assert (answer.status_code, answer.json()["outcome"]) == (504, "unknown")
+        gate.set()
+        again = client.post("/v1/candidates", json=body, headers=headers)
+        assert again.status_code == 201 and again.json()["n_candidates"] == 121
 
 
 def test_an_unexpected_error_shows_no_trace(client, served, rows, monkeypatch):

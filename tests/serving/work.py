@@ -8,6 +8,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from tabr.serving.store import changes
 from tabr.serving.store.changes import Change, ChangesCompacted, Store, open_store
 from tabr.serving.store.connection import StoreError
 
@@ -118,6 +119,7 @@ def append_to_a_full_disk(
 
 def fail_to_sync(path: str, identity: str, switch: str, how: str) -> None:
     """Append while syncing fails, say what came of it, and die."""
+    changes.SETTLING_SECONDS = 0.2
     store = open_store(path, identity)
     keep(store, "before", 0)
     store.changes(0)  # whose connection keeps the log from being tidied away

@@ -22,7 +22,7 @@ from tabr.serving.guards import Guard, Limits, Tokens
 from tabr.serving.served_model import ServedModel
 from tabr.serving.service import Service
 from tabr.serving.store.changes import KeyReused
-from tabr.serving.store.connection import StoreError
+from tabr.serving.store.connection import OutcomeUnknown, StoreError
 from tabr.text import plain_list
 
 logger = logging.getLogger("tabr.serving")
@@ -114,7 +114,7 @@ def _add_questions(app: FastAPI, service: Service, r: messages.Requests) -> None
 
 
 def _add_changes(app: FastAPI, service: Service, r: messages.Requests) -> None:
-    served, problems = service.served, messages.problems(404, 409)
+    served, problems = service.served, messages.problems(404, 409, 504)
 
     @app.post("/v1/candidates", status_code=201, responses=problems)
     async def add(addition: r.addition, key: Key = None) -> messages.ChangeResult:  # type: ignore[name-defined]
@@ -137,7 +137,7 @@ def _add_changes(app: FastAPI, service: Service, r: messages.Requests) -> None:
         """Remove candidates."""
         return await service.change(served.remove, removal.ids, key)
 
-    @app.post("/v1/compact", responses=messages.problems(409))
+    @app.post("/v1/compact", responses=messages.problems(409, 504))
     async def compact(key: Key = None) -> messages.Compaction:
         """Write a model file that holds all changes."""
         return await service.change(served.compact, key)
@@ -170,7 +170,7 @@ def _add_tables(app: FastAPI, service: Service, most_rows: int) -> None:
         "/v1/candidates/table",
         status_code=201,
         openapi_extra=bulk.BODY,
-        responses=messages.problems(409),
+        responses=messages.problems(409, 504),
     )
     async def add(
         request: Request,
@@ -241,10 +241,13 @@ def _add_refusals(app: FastAPI) -> None:
 
     @app.exception_handler(StoreError)
     async def not_kept(request: Request, error: StoreError) -> JSONResponse:
-        """Answer that nothing was changed; where the store is stays in the log."""
+        """Answer what became of the change; where the store is stays in the log."""
         logger.error("%s", error)
-        text = "the change could not be kept, so it was not made: try again later"
-        return JSONResponse({"detail": text}, 503)
+        if isinstance(error, OutcomeUnknown):
+            return JSONResponse(messages.UNKNOWN, 504)
+        if request.method == "GET":
+            return JSONResponse({"detail": "the store cannot be read: try again"}, 503)
+        return JSONResponse(messages.NOT_MADE, 503)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tabr.serving import messages
 from tabr.serving.service import Metrics
 
 logger = logging.getLogger("tabr.serving")
@@ -78,6 +79,12 @@ class Limits:
     seconds: float = 60.0  # until the answer is complete
 
 
+def _is_change(scope: Scope) -> bool:
+    """Whether a request asks for a change of the candidates or their files."""
+    asks = scope["method"] not in ("GET", "HEAD", "OPTIONS")
+    return asks and scope["path"].startswith(("/v1/candidates", "/v1/compact"))
+
+
 class Guard:
     """The middleware: it checks, adds headers, counts, and logs without contents."""
 
@@ -112,11 +119,14 @@ class Guard:
             inner = self.app(scope, replay, answer)
             await asyncio.wait_for(inner, self.limits.seconds)
         except (HTTPException, TimeoutError) as error:
+            detail: dict[str, str] = {}
             if isinstance(error, TimeoutError):
                 error = HTTPException(503, "the answer took too long")
+                if _is_change(scope):  # which may yet be made
+                    error, detail = HTTPException(504), messages.UNKNOWN
             if not status:  # nothing more is read from the connection
                 headers = {"connection": "close", **(error.headers or {})}
-                detail = {"detail": error.detail}
+                detail = detail or {"detail": error.detail}
                 refusal = JSONResponse(detail, error.status_code, headers)
                 await refusal(scope, receive, answer)
         finally:
@@ -137,9 +147,7 @@ class Guard:
                 {"www-authenticate": "Bearer"},
             )
         scope.setdefault("state", {})["rights"] = rights
-        changes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
-        writes = path.startswith(("/v1/candidates", "/v1/compact")) and changes
-        if writes and rights != "write":
+        if _is_change(scope) and rights != "write":
             raise HTTPException(403, "this token may read and not write: use another")
         length = headers.get("content-length", "0")
         self._check_size(int(length) if length.isdigit() else math.inf)

@@ -270,6 +270,19 @@ class Problem(BaseModel):
     """The reason of a refusal, in one sentence or field by field."""
 
     detail: str | list[dict[str, Any]]
+    outcome: Literal["not made", "unknown"] | None = None  # of a change that failed
+
+
+# What became of a change that was not answered with its result.
+NOT_MADE = {
+    "detail": "the change could not be kept, so it was not made: try again later",
+    "outcome": "not made",
+}
+UNKNOWN = {
+    "detail": "whether the change was made is not known: send it again with the same"
+    " Idempotency-Key; without one, look first whether it is there",
+    "outcome": "unknown",
+}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tabr.errors import DataError
+from tabr.serving.store import changes
 from tabr.serving.store.changes import Change, Store, open_store
 from tabr.serving.store.connection import OutcomeUnknown, StoreError
 from tabr.serving.store.postgres import PostgresConnection, settings_of
@@ -96,6 +97,7 @@ class Wire:
         cut: When: "before" the commit, or "after" it and before the answer.
         is_dead: Whether nobody is let through any more.
         dies: Whether the cut is for good.
+        hangs: Whether nothing is cut, but nothing passes any more, either.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -103,7 +105,8 @@ class Wire:
         self._door = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._door.getsockname()[1]
         self.cut: str | None = None
-        self.is_dead = self.dies = False
+        self.is_dead = self.dies = self.hangs = False
+        self._held: list[socket.socket] = []  # which nobody closes
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -134,6 +137,11 @@ class Wire:
 
     def _cut(self, client: socket.socket, server: socket.socket, asked: bytes) -> None:
         when, self.cut, self.is_dead = self.cut, None, self.dies
+        if self.hangs:
+            if when == "after":
+                server.sendall(asked)
+            self._held += client.dup(), server.dup()
+            raise OSError
         client.shutdown(socket.SHUT_RDWR)  # no answer comes through
         if when == "after":
             server.sendall(asked)
@@ -178,9 +186,27 @@ def test_a_commit_that_never_arrived_is_an_error(url: str, identity: str):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_where_nothing_can_be_found_out_the_key_helps(
-    url: str, identity: str, when: str
+def test_a_server_that_hangs_is_found_out(
+    url: str, identity: str, when: str, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(PostgresConnection, "patience_seconds", 0.3)
+    with wired(url, identity) as (wire, store):
+        keep(store, "one", 0)
+        wire.cut, wire.hangs = when, True
+        if when == "after":
+            assert keep(store, "two", 1).seq == 2
+        else:  # the connection that still has the lock is ended
+            with pytest.raises(StoreError, match="nothing was changed; try again"):
+                keep(store, "two", 1)
+            assert keep(store, "two", 1).seq == 2
+        assert wire.cut is None and names(store) == ["one", "two"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_where_nothing_can_be_found_out_the_key_helps(
+    url: str, identity: str, when: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(changes, "SETTLING_SECONDS", 0.5)
     with wired(url, identity) as (wire, store):
         keep(store, "one", 0)
         wire.cut, wire.dies = when, True

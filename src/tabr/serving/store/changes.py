@@ -31,6 +31,7 @@ from tabr.serving.store.sqlite import SqliteConnection, file_at
 
 VERSION = 1  # of the tables
 KEY_SECONDS = 7 * 24 * 3600  # for which a key outlives its change
+SETTLING_SECONDS = 10.0  # of asking whether a change was kept
 PART_BYTES = 1 << 23  # of a model file: databases limit the size of a cell
 
 # Text is ASCII throughout, so that any database gives it back as it was.
@@ -281,19 +282,24 @@ class Store:
         """Whether a change was kept whose commit has failed half way.
 
         The transaction waits until the failed one has ended. It writes, because a write
-        of SQLite covers what a failed one has left in the log.
+        of SQLite covers what a failed one has left in the log. A database that cannot
+        be reached is asked again for a while.
         """
         write = "UPDATE tabr_store SET settled = %s WHERE identity = %s"
         read = "SELECT seq FROM tabr_changes WHERE identity = %s AND token = %s"
-        try:
-            with self._writer.transaction() as database:
-                database.execute(write, token, self._identity)
-                return bool(database.execute(read, self._identity, token))
-        except StoreError as error:
-            raise OutcomeUnknown(
-                f"a change was given to {self._place}, however whether it was kept is"
-                f" not known ({error}): send it again with the same key"
-            ) from error
+        end = time.monotonic() + SETTLING_SECONDS
+        while True:
+            try:
+                with self._writer.transaction() as database:
+                    database.execute(write, token, self._identity)
+                    return bool(database.execute(read, self._identity, token))
+            except StoreError as error:
+                if time.monotonic() >= end:
+                    raise OutcomeUnknown(
+                        f"a change was given to {self._place}, however whether it was"
+                        f" kept is not known ({error}): send it again with the same key"
+                    ) from error
+            time.sleep(0.2)
 
     def answer_to(self, key: str, fingerprint: str) -> dict[str, Any] | None:
         """Return what was answered to the request with this key, if it came before."""

@@ -34,6 +34,10 @@ class Connection(ABC):
     driver_error: type[Exception]
     database: Any  # as the driver has it
 
+    def outlive(self, lost: Any) -> None:
+        """End what a lost connection may still do; in a file that is nothing."""
+        return
+
     @property
     def is_lost(self) -> bool:
         """Whether the server has ended the connection; a file never does."""
@@ -109,6 +113,7 @@ class Session:
         self._connect, self._writes = connect, writes
         self._lock = threading.Lock()
         self._connection: Connection | None = None
+        self._lost: Connection | None = None  # the one before
         self._is_closed = False
 
     @contextmanager
@@ -129,6 +134,9 @@ class Session:
         is_old = self._connection is not None
         connection = self._connection = self._connection or self._connect()
         try:
+            if self._lost is not None:
+                connection.outlive(self._lost)
+                self._lost = None
             connection.begin(self._writes)
         except BaseException as error:
             was_lost = connection.is_lost
@@ -142,7 +150,7 @@ class Session:
         try:
             connection.execute("ROLLBACK")
         except StoreError:  # the end of the connection undoes it, too
-            self._connection = None
+            self._connection, self._lost = None, connection
             connection.close()
 
     def close(self) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
 from tabr.errors import DataError
 from tabr.optional import require
-from tabr.serving.store.connection import Connection
+from tabr.serving.store.connection import Connection, StoreError
 
 _CLIENT = {  # unless the address has others
-    "connect_timeout": "10",
+    "connect_timeout": "5",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
-    "tcp_user_timeout": "30000",
+    "tcp_user_timeout": "10000",
     "client_encoding": "utf8",
     "application_name": "tabr",
 }
@@ -27,6 +34,9 @@ _SERVER = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+
+
+_LOCK_TIMEOUT = "55P03"
 
 
 def settings_of(url: str) -> dict[str, str]:
@@ -62,12 +72,15 @@ class PostgresConnection(Connection):
 
     bytes_type = "bytea"
     is_shared = True
+    patience_seconds = 5.0  # for the answer to a statement; then the server is lost
+    _TURN_SECONDS = 3.0  # of waiting for other writers, between signs of life
 
     def __init__(self, settings: dict[str, str], identity: str) -> None:
         """Connect by these arguments of the driver; writers of a model wait in turn."""
         psycopg = require("psycopg", extra="serve")
         self.driver_error = psycopg.Error
         self._settings, self._lock = settings, _lock_number(identity)
+        self._is_silent = False
         host = settings.get("host") or settings.get("hostaddr") or "localhost"
         port, name = settings.get("port") or 5432, settings.get("dbname") or ""
         self.place = f"postgresql://{host}:{port}/{name}"  # without user and password
@@ -75,6 +88,7 @@ class PostgresConnection(Connection):
             self.database = psycopg.connect(
                 **settings, autocommit=True, prepare_threshold=None
             )
+        self.pid = self.database.info.backend_pid
 
     def begin(self, writes: bool) -> None:
         """Begin a transaction that sees one state, or excludes writers of the model."""
@@ -83,7 +97,8 @@ class PostgresConnection(Connection):
             return
         # Each statement must see what was committed while we waited for the lock.
         self.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-        settings = _SERVER | {"lock_timeout": f"{1000 * self.wait_seconds:.0f}ms"}
+        turn = min(self._TURN_SECONDS, self.wait_seconds)
+        settings = _SERVER | {"lock_timeout": f"{1000 * turn:.0f}ms"}
         calls = (f"set_config('{name}', '{settings[name]}', true)" for name in settings)
         self.execute(f"SELECT {', '.join(calls)}")
         # A server may be set up to answer before it has synced: not here.
@@ -94,7 +109,31 @@ class PostgresConnection(Connection):
         self._wait_for(self._lock)
 
     def _wait_for(self, lock: int) -> None:
-        self.execute("SELECT pg_advisory_xact_lock(%s::bigint)", lock)
+        """Wait for other writers, in turns, so that a lost server is found out."""
+        end = time.monotonic() + self.wait_seconds
+        self.execute("SAVEPOINT turn")
+        while True:
+            try:
+                self.execute("SELECT pg_advisory_xact_lock(%s::bigint)", lock)
+                return
+            except StoreError as error:
+                is_late = getattr(error.__context__, "sqlstate", None) == _LOCK_TIMEOUT
+                if not is_late or time.monotonic() >= end:
+                    raise
+            self.execute("ROLLBACK TO SAVEPOINT turn")
+
+    def outlive(self, lost: PostgresConnection) -> None:
+        """End what a lost connection may still do at the server.
+
+        It may hold the lock of writers, or have a commit on its way.
+        """
+        with contextlib.suppress(StoreError):  # a pool may not let us
+            self.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s"
+                " AND usename = current_user"
+                " AND application_name = current_setting('application_name')",
+                lost.pid,
+            )
 
     def has_tables(self) -> bool:
         """Whether the tables exist; no one else makes them during the transaction."""
@@ -107,10 +146,39 @@ class PostgresConnection(Connection):
         return not self.is_lost
 
     def _execute(self, sql: str, values: tuple[Any, ...]) -> Any:
-        return self.database.execute(sql, values or None, binary=True)
+        with self._patience():
+            return self.database.execute(sql, values or None, binary=True)
+
+    @contextmanager
+    def _patience(self) -> Iterator[None]:
+        """Hang up if the block takes too long; what waits in it then fails.
+
+        Neither the driver nor TCP finds out that a server that takes what is sent
+        does not answer.
+        """
+        lock, is_answered = threading.Lock(), False
+
+        def hang_up() -> None:
+            with lock, contextlib.suppress(self.driver_error, OSError):
+                if not is_answered:
+                    self._is_silent = True
+                    with socket.socket(fileno=os.dup(self.database.fileno())) as line:
+                        line.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(self.patience_seconds, hang_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            with lock:
+                is_answered = True
+            timer.cancel()
 
     def reason(self, error: object) -> str:
         """Return a driver's message as part of a sentence, without passwords."""
+        if self._is_silent:
+            return f"it has not answered for {self.patience_seconds:g} s"
         line = super().reason(error)
         for name in ("password", "sslpassword"):
             if secret := self._settings.get(name):

@@ -33,7 +33,6 @@ _COMMANDS = {  # what to run where a result is missing
     "covtype": "train --data FOLDER --device cuda --covtype",
     "presets": "presets --data FOLDER --tables california,churn",
     "serve": "serve",
-    "durability": "durability",
 }
 
 
@@ -255,25 +254,7 @@ def serve_block(record: Record) -> str:
     return markdown_table(header, [row], "r" * len(header))
 
 
-def durability_block(record: Record) -> str:
-    kill, disk = record["durability"]["kill"], record["durability"]["full_disk"]
-    header = ["kills", "acknowledged updates", "lost", "doubled", "under another id"]
-    names = ("rounds", "acknowledged", "lost", "doubled", "under_another_id")
-    counts = [f"{kill[name]:,}" for name in names]
-    text = markdown_table(header, [counts], "r" * len(header))
-    exact = "yes" if disk["exactly_the_acknowledged"] else "no"
-    return (
-        f"{text}\n\nWith a full disk: {disk['refused']} of {disk['refused']} updates"
-        f" refused ({disk['said']!r}), a prediction meanwhile"
-        f" {disk['prediction_meanwhile']}, an update afterwards"
-        f" {disk['update_afterwards']}; exactly the acknowledged are there: {exact}."
-    )
-
-
-SERVING: Mapping[str, Callable[[Record], str]] = {
-    "serve": serve_block,
-    "durability": durability_block,
-}
+SERVING: Mapping[str, Callable[[Record], str]] = {"serve": serve_block}
 
 
 def updated(

@@ -43,7 +43,8 @@ def make_model(path: Path, n: int) -> list[dict[str, float]]:
         pd.DataFrame(more.to_numpy() * noise, columns=X.columns), labels
     )
     model.save(path)
-    return X.astype(float).to_dict("records")
+    rows: list[dict[str, float]] = X.astype(float).to_dict("records")
+    return rows
 
 
 class Connection:

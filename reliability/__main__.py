@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from reliability.page import write_page
-from reliability.trials import RESULTS, keep
+from reliability.trials import RESULTS, Trial, keep
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @click.group(context_settings={"max_content_width": 88})
@@ -17,27 +20,67 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--count", type=click.IntRange(1), default=20_000, show_default=True)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--workers", type=click.IntRange(1), default=2, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=RESULTS)
+def page() -> None:
+    """Write docs/reliability.md from the kept trials."""
+    write_page()
+
+
+def number(name: str, default: int, text: str, least: int = 1) -> Callable[[Command], Command]:
+    """Return an option that is a whole number."""
+    kind = click.IntRange(least)
+    return click.option(name, type=kind, default=default, show_default=True, help=text)
+
+
+rounds = number("--rounds", 60, "How often.")
+clients = number("--clients", 4, "How many, half of them with keys.")
+seed = number("--seed", 0, "Of all that is random.", least=0)
+out = click.option("--out", type=click.Path(path_type=Path), default=RESULTS)
+
+
+@main.command()
+@number("--count", 20_000, "How many files.")
+@seed
+@number("--workers", 2, "Processes that load files.")
+@out
 def files(count: int, seed: int, workers: int, out: Path) -> None:
     """Load crafted model files, and count what came of them."""
     from reliability.model_files import run
 
-    start = time.perf_counter()
     trial = run(count, seed, workers, lambda text: click.echo(text, err=True))
-    rate = count / (time.perf_counter() - start)
-    click.echo(f"{keep('files', [trial], out)}: {rate:.0f} files a second", err=True)
-    for name, value in trial.counts.items():
-        click.echo(f"{value:>8}  {name}")
-    raise SystemExit(not trial.held)
+    finish("files", [trial], out)
 
 
 @main.command()
-def page() -> None:
-    """Write docs/reliability.md from the kept trials."""
-    write_page()
+@rounds
+@clients
+@out
+def kills(rounds: int, clients: int, out: Path) -> None:
+    """Kill services at random moments, and fill their disk."""
+    from reliability.kills import run
+
+    finish("kills", run(rounds, clients), out)
+
+
+@main.command()
+@rounds
+@clients
+@out
+def cuts(rounds: int, clients: int, out: Path) -> None:
+    """Cut services off from their PostgreSQL at commits and at random moments."""
+    from reliability.cuts import run
+
+    finish("cuts", run(rounds, clients), out)
+
+
+def finish(name: str, trials: Sequence[Trial], out: Path) -> None:
+    """Print the trials and keep them; exit with 1 if one did not hold."""
+    for trial in trials:
+        click.echo(f"{trial.title}: {'held' if trial.held else 'DID NOT HOLD'}")
+        for key, value in trial.counts.items():
+            click.echo(f"  {key}: {value}")
+    keep(name, trials, out)
+    if not all(trial.held for trial in trials):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

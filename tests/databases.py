@@ -6,6 +6,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,23 @@ import pytest
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
+NEEDED = "needs PostgreSQL: apt-get install -y postgresql"
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """A PostgreSQL server of its own on loopback; its address."""
     if not PROGRAMS:
-        pytest.skip("needs PostgreSQL: apt-get install -y postgresql")
+        pytest.skip(NEEDED)
+    with server() as address:
+        yield address
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """Start a PostgreSQL server on loopback; yield its address, and remove it."""
+    if not PROGRAMS:
+        raise RuntimeError(NEEDED)
     programs = PROGRAMS[-1].parent
     folder = Path(tempfile.mkdtemp(prefix="tabr-pg-"))
     is_root = os.geteuid() == 0  # who may not run a server

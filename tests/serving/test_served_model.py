@@ -227,10 +227,29 @@ def test_who_did_not_see_a_compaction_goes_on(served: ServedModel):
     served.add(rows[:1], [1.0])
     served.compact()
     assert other.add(rows[1:2], [2.0]).ids == [121]
-    assert late.catch_up() == 1 and late.version == other.version
+    assert late.catch_up() == 2 and late.version == other.version
     asked, _ = houses(6, seed=9)
     np.testing.assert_allclose(predictions(late, asked), predictions(other, asked))
     other.close()
+    late.close()
+
+
+def test_who_starts_while_others_compact_goes_on(
+    served: ServedModel, monkeypatch: pytest.MonkeyPatch
+):
+    rows = served.schema.to_rows(houses(9, seed=7)[0])
+    left = iter(rows)
+
+    def load(path: str | Path, device: str | None = None):
+        for _ in range(2):  # while it loads, others go on
+            if row := next(left, None):
+                served.add([row], [1.0])
+                served.compact()
+        return load_model(path, device)
+
+    monkeypatch.setattr(served_model, "load_model", load)
+    late = reopened(served)
+    assert late.catch_up() > 0 and late.version == served.version
     late.close()
 
 

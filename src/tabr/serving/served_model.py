@@ -35,6 +35,7 @@ from tabr.serving.store.changes import (
 from tabr.serving.store.connection import NoStore
 from tabr.text import plain, plain_list
 
+MOST_TRIES = 5  # of following services that compact meanwhile
 COMPACT = "compact"  # the fingerprint of such a request
 
 Model = TabRRegressor | TabRClassifier
@@ -73,23 +74,25 @@ class ServedModel:
         except NoStore:
             model = load_model(path, device)  # what is no model begins no store
             self.store = open_store(store, self.identity)
-        if not self._load_checkpoint():
-            self._state = State(model or load_model(path, device), 0)
-        self.schema = Schema(self.model)
-        self.catch_up()
+        try:
+            self._begin(model)
+        except BaseException:
+            self.store.close()
+            raise
 
-    def _load_checkpoint(self) -> bool:
-        """Begin from the checkpoint of the store; return whether there is one."""
-        checkpoint = self.store.checkpoint()
+    def _begin(self, model: Model | None = None) -> None:
+        """Begin from the store's checkpoint, or the model file, and its changes."""
+        checkpoint, changes = self.store.beginning()
         if checkpoint is None:
-            return False
-        self._compacted, content = checkpoint
-        with tempfile.NamedTemporaryFile(suffix=".tabr") as file:
-            file.write(content)
-            file.flush()
-            model = load_model(file.name, self._device)
-        self._state = State(model, self._compacted)
-        return True
+            model = model or load_model(self.path, self._device)
+        else:
+            self._compacted, content = checkpoint
+            with tempfile.NamedTemporaryFile(suffix=".tabr") as file:
+                file.write(content)
+                file.flush()
+                model = load_model(file.name, self._device)
+        self.schema = Schema(model)
+        self._state = self._replayed(State(model, self._compacted), changes)
 
     # --- the present state ----------------------------------------------------------
 
@@ -211,8 +214,8 @@ class ServedModel:
 
             def make(newer: list[Change]) -> NewChange:
                 nonlocal changed
-                self._replay(newer)
-                changed, ids = self._changed(kind, payload)
+                self._state = self._replayed(self._state, newer)
+                changed, ids = self._changed(self.model, kind, payload)
                 version = self._version(State(changed, self.applied + 1))
                 n = len(changed.candidates_)
                 response = {"ids": ids, "n_candidates": n, "version": version}
@@ -233,19 +236,21 @@ class ServedModel:
     def _from_store(self, call: Callable[[int], Result]) -> Result:
         """Call the store with the number of the last change that was applied.
 
-        Where another service has compacted later changes, its checkpoint is loaded.
+        Where another service has compacted later changes, its checkpoint is loaded;
+        it may have done so again meanwhile.
         """
-        try:
-            return call(self.applied)
-        except ChangesCompacted:
-            self._load_checkpoint()
-            return call(self.applied)
+        for _ in range(MOST_TRIES):
+            try:
+                return call(self.applied)
+            except ChangesCompacted:
+                self._begin()
+        return call(self.applied)
 
     def _changed(
-        self, kind: ChangeKind, payload: dict[str, Any]
+        self, model: Model, kind: ChangeKind, payload: dict[str, Any]
     ) -> tuple[Model, list[int]]:
-        """Return a changed copy of the model, and the ids of candidates concerned."""
-        model = copy.copy(self.model)
+        """Return a changed copy of a model, and the ids of candidates concerned."""
+        model = copy.copy(model)
         if kind == "add":
             frame = self.schema.to_frame(payload["rows"])
             return model, plain_list(model.add_candidates(frame, payload["labels"]))
@@ -255,22 +260,25 @@ class ServedModel:
             model.relabel_candidates(payload["ids"], payload["labels"])
         return model, payload["ids"]
 
-    def _replay(self, changes: Sequence[Change]) -> None:
+    def _replayed(self, state: State, changes: Sequence[Change]) -> State:
+        """Return the state after further changes."""
         for change in changes:
-            changed, ids = self._changed(change.kind, change.payload)
+            changed, ids = self._changed(state.model, change.kind, change.payload)
             if ids != change.response["ids"]:
                 raise DataError(
                     f"change {change.seq} of the store must give the ids that it gave"
                     f" before, however it gives others: the store is not of this model"
                 )
-            self._state = State(changed, change.seq)
+            state = State(changed, change.seq)
+        return state
 
     def catch_up(self) -> int:
         """Apply the store's newer changes; return their number."""
         with self._changing:
+            before = self.applied
             changes = self._from_store(self.store.changes)
-            self._replay(changes)
-            return len(changes)
+            self._state = self._replayed(self._state, changes)
+            return self.applied - before
 
     def compact(self, key: str | None = None) -> Compaction:
         """Write the present state as a model file, the store's new checkpoint."""

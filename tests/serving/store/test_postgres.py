@@ -1,7 +1,6 @@
 """What only a server can do: go away, be elsewhere, be somebody else's."""
 
 import secrets
-import socket
 import threading
 import time
 import traceback
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from reliability.wire import Wire
 from tabr.errors import DataError
 from tabr.serving.store import changes
 from tabr.serving.store.changes import Change, Store, open_store
@@ -88,67 +88,6 @@ def test_many_may_begin_at_once(opened: Open, url: str):
     for thread in threads:
         thread.join()
     assert not errors
-
-
-class Wire:
-    """A wire to the server that can be cut at the moment of a commit.
-
-    Attributes:
-        cut: When: "before" the commit, or "after" it and before the answer.
-        is_dead: Whether nobody is let through any more.
-        dies: Whether the cut is for good.
-        hangs: Whether nothing is cut, but nothing passes any more, either.
-    """
-
-    def __init__(self, host: str, port: int) -> None:
-        self._server = (host, port)
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._door.getsockname()[1]
-        self.cut: str | None = None
-        self.is_dead = self.dies = self.hangs = False
-        self._held: list[socket.socket] = []  # which nobody closes
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                client, _ = self._door.accept()
-            except OSError:
-                return
-            if self.is_dead:
-                client.close()
-                continue
-            server = socket.create_connection(self._server)
-            for source, target in ((client, server), (server, client)):
-                arguments = source, target, source is client
-                threading.Thread(target=self._pass, args=arguments, daemon=True).start()
-
-    def _pass(self, source: socket.socket, target: socket.socket, asks: bool) -> None:
-        try:
-            while content := source.recv(1 << 16):
-                if asks and self.cut and b"COMMIT\0" in content:
-                    self._cut(source, target, content)
-                    break
-                target.sendall(content)
-        except OSError:
-            pass
-        for end in (source, target):
-            end.close()
-
-    def _cut(self, client: socket.socket, server: socket.socket, asked: bytes) -> None:
-        when, self.cut, self.is_dead = self.cut, None, self.dies
-        if self.hangs:
-            if when == "after":
-                server.sendall(asked)
-            self._held += client.dup(), server.dup()
-            raise OSError
-        client.shutdown(socket.SHUT_RDWR)  # no answer comes through
-        if when == "after":
-            server.sendall(asked)
-        server.shutdown(socket.SHUT_WR)
-
-    def close(self) -> None:
-        self._door.close()
 
 
 @contextmanager

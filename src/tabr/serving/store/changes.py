@@ -159,9 +159,18 @@ class Store:
 
     def checkpoint(self) -> tuple[int, bytes] | None:
         """Return the checkpoint: the number of its last change, and its model file."""
-        sql = "SELECT seq, content FROM tabr_checkpoints WHERE identity = %s"
         with self._reader.transaction() as database:
-            parts = database.execute(f"{sql} ORDER BY part", self._identity)
+            return self._checkpoint(database)
+
+    def beginning(self) -> tuple[tuple[int, bytes] | None, list[Change]]:
+        """Return the checkpoint and the changes after it, both of one moment."""
+        with self._reader.transaction() as database:
+            checkpoint = self._checkpoint(database)
+            return checkpoint, self._newer(database, checkpoint[0] if checkpoint else 0)
+
+    def _checkpoint(self, database: Connection) -> tuple[int, bytes] | None:
+        sql = "SELECT seq, content FROM tabr_checkpoints WHERE identity = %s"
+        parts = database.execute(f"{sql} ORDER BY part", self._identity)
         if not parts:
             return None
         return parts[0][0], b"".join(content for _, content in parts)

@@ -10,6 +10,7 @@ from tabr.errors import DataError, ModelFileError, UnknownIdError
 from tabr.estimators import load_model
 from tabr.serving import served_model
 from tabr.serving.served_model import ServedModel
+from tabr.serving.store.connection import StoreDamaged
 
 from .conftest import SMALL, Begin, houses
 
@@ -251,6 +252,49 @@ def test_who_starts_while_others_compact_goes_on(
     late = reopened(served)
     assert late.catch_up() > 0 and late.version == served.version
     late.close()
+
+
+@pytest.mark.parametrize("left", ["compacted file", "witness"])
+def test_a_store_that_was_there_is_missed(model_file: Path, left: str):
+    store = model_file.with_name("houses.tabr.memory")
+    served = ServedModel(model_file, store, "cpu")
+    assert served.has_begun_store
+    served.add(served.schema.to_rows(houses(1, seed=7)[0]), [1.0])
+    if left == "compacted file":
+        served.compact()
+    served.close()
+    for file in model_file.parent.glob("houses.tabr.memory*"):
+        if left != "witness" or not file.name.endswith("-witness"):
+            file.unlink()
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match=r"however .* --new-store"):
+            ServedModel(model_file, store, "cpu")
+    served = ServedModel(model_file, store, "cpu", new_store=True)
+    assert served.applied == 0 and served.has_begun_store
+    served.close()
+    again = ServedModel(model_file, store, "cpu")
+    assert not again.has_begun_store
+    again.close()
+
+
+def test_a_new_store_sets_the_old_one_aside(served: ServedModel):
+    served.add(served.schema.to_rows(houses(1, seed=7)[0]), [1.0])
+    served.close()
+    store = served.path.with_name("store")
+    before = {p.name: p.read_bytes() for p in store.iterdir()}
+    new = ServedModel(served.path, store, "cpu", new_store=True)
+    assert new.applied == 0
+    aside = {p.name.partition(".before")[0]: p for p in store.glob("*.before-*")}
+    assert {name: p.read_bytes() for name, p in aside.items()} == before
+    new.close()
+
+
+def test_another_model_of_the_user_is_no_sign_of_a_store(
+    model_file: Path, classifier_file: Path
+):
+    model_file.with_name("houses-2.tabr").write_bytes(classifier_file.read_bytes())
+    model_file.with_name("houses-3.tabr").write_text("no model")
+    ServedModel(model_file, model_file.with_name("store"), "cpu").close()
 
 
 def test_a_store_of_another_model_is_refused(

@@ -21,6 +21,12 @@ from tabr.cli.messages import Interrupted, debug
     help="Where changes are kept: a file or postgresql://...  [default: beside MODEL]",
 )
 @click.option(
+    "--new-store", is_flag=True, help="Begin anew; files of an old store are set aside."
+)
+@click.option(
+    "--accept-loss", is_flag=True, help="Go on with a store that has lost changes."
+)
+@click.option(
     "--token-file",
     type=options.input_type,
     help="The token for all.  [default: TABR_TOKEN]",

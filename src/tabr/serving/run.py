@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import os
 import socket
+import sys
 from pathlib import Path
 
 import uvicorn
@@ -60,11 +61,15 @@ def serve(
     tokens: Tokens | None = None,
     limits: Limits | None = None,
     device: str | None = None,
+    new_store: bool = False,
+    accept_loss: bool = False,
 ) -> None:
     """Serve a model file until the process is asked to end.
 
     Changes are kept in `store`, a folder or a postgresql:// address; None is a folder
-    beside the model. Port 0 is any free one. Without tokens, only this machine may ask.
+    beside the model; `new_store` sets an old one aside, and `accept_loss` goes on with
+    one that has lost changes. Port 0 is any free one. Without tokens, only this machine
+    may ask.
     """
     tokens = tokens or Tokens()
     if not tokens.needed and not is_loopback(host):
@@ -75,7 +80,11 @@ def serve(
     listening = _listen(host, port)
     if store is None:
         store = path.with_name(f"{path.name}.memory")
-    served = ServedModel(path, store, device)
+    served = ServedModel(
+        path, store, device, new_store=new_store, accept_loss=accept_loss
+    )
+    if served.has_begun_store:
+        print(f"tabr: a new store was begun: {served.store.place}", file=sys.stderr)
     config = uvicorn.Config(
         create_app(served, tokens, limits),
         access_log=False,

@@ -23,6 +23,7 @@ from tabr.errors import DataError
 from tabr.estimators import load_model
 from tabr.prediction.explanation import Explanation
 from tabr.prediction.uncertainty import Signals, intervals, sets
+from tabr.serving import compacted
 from tabr.serving.messages import ChangeResult, Compaction, Row, Schema
 from tabr.serving.store.changes import (
     Change,
@@ -30,9 +31,11 @@ from tabr.serving.store.changes import (
     ChangesCompacted,
     NewChange,
     Store,
+    begin_anew,
+    is_file,
     open_store,
 )
-from tabr.serving.store.connection import NoStore
+from tabr.serving.store.connection import NoStore, StoreDamaged
 from tabr.text import plain, plain_list
 
 MOST_TRIES = 5  # of following services that compact meanwhile
@@ -57,28 +60,53 @@ class ServedModel:
     """
 
     def __init__(
-        self, path: Path, store: str | Path, device: str | None = None
+        self,
+        path: Path,
+        store: str | Path,
+        device: str | None = None,
+        *,
+        new_store: bool = False,
+        accept_loss: bool = False,
     ) -> None:
         """Load the store's checkpoint, or else the model file, and replay the rest.
 
         A store is begun only after its model file was loaded, and opened only for the
         same bytes. So a file with a checkpoint need not be loaded again to be checked.
+        With `new_store` files of an old one are set aside.
         """
         with path.open("rb") as file:
             self.identity = hashlib.file_digest(file, "sha256").hexdigest()
         self.path, self._device, self._compacted = path, device, 0
         self._changing = threading.RLock()
-        model = None
+        self.has_begun_store, model = False, None
+        if new_store:
+            model = load_model(path, device)
+            begin_anew(store, self.identity)
         try:
-            self.store: Store = open_store(store, self.identity, begin=False)
+            self.store: Store = open_store(
+                store, self.identity, begin=False, accept_loss=accept_loss
+            )
         except NoStore:
-            model = load_model(path, device)  # what is no model begins no store
+            model = model or load_model(path, device)  # what is none begins no store
+            if not new_store:
+                self._check_is_first(store)
             self.store = open_store(store, self.identity)
+            self.has_begun_store = True
         try:
             self._begin(model)
         except BaseException:
             self.store.close()
             raise
+
+    def _check_is_first(self, store: str | Path) -> None:
+        """Refuse to begin a store where there must have been one."""
+        if left := compacted.written_beside(self.path):
+            place = store if is_file(store) else "the database"
+            raise StoreDamaged(
+                f"a store that was there must be there again, however {place} has none,"
+                f" and {left[-1].name} tells that there was one: bring it back, restore"
+                " a backup (`tabr restore`), or begin anew with --new-store"
+            )
 
     def _begin(self, model: Model | None = None) -> None:
         """Begin from the store's checkpoint, or the model file, and its changes."""
@@ -286,7 +314,7 @@ class ServedModel:
             if key is not None and (old := self.store.answer_to(key, COMPACT)):
                 return Compaction(**old)
             self.catch_up()
-            path = self.path.with_name(f"{self.path.stem}-{self.applied}.tabr")
+            path = compacted.path_after(self.path, self.applied)
             self.model.save(path)
             done = Compaction(version=self.version, file=path.name)
             answer = None if key is None else (key, COMPACT, done.model_dump())

@@ -317,10 +317,10 @@ def test_an_unknown_format_is_refused(
         with psycopg.connect(address.replace("+psycopg", "")) as database:
             database.execute("CREATE SCHEMA later")
         address += "?options=-csearch_path%3Dlater"
-    monkeypatch.setattr(changes, "VERSION", 2)
+    monkeypatch.setattr(changes, "VERSION", 3)
     opened(address, identity).close()
     monkeypatch.undo()
-    with pytest.raises(StoreError, match=r"must have format 1, however .* has 2: use"):
+    with pytest.raises(StoreError, match=r"must have format 2, however .* has 3: use"):
         opened(address, identity)
 
 

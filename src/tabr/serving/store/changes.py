@@ -9,6 +9,7 @@ PostgreSQL keeps this promise as it is set up by default, with `fsync` on.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import secrets
@@ -19,37 +20,34 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from tabr.errors import DataError, TabrError
+from tabr.serving.store.chain import digest, first_link, link, ranges
 from tabr.serving.store.connection import (
+    MEND,
     Connection,
     NoStore,
     OutcomeUnknown,
     Session,
+    StoreDamaged,
     StoreError,
 )
 from tabr.serving.store.postgres import PostgresConnection, settings_of
-from tabr.serving.store.sqlite import SqliteConnection, file_at
+from tabr.serving.store.sqlite import SqliteConnection, file_at, path_of, set_aside
+from tabr.serving.store.tables import (
+    KEPT,
+    LINKED,
+    LOGGED,
+    VERSION,
+    content_digest,
+    create,
+    insert,
+    response_ids,
+    upgrade,
+)
+from tabr.serving.store.witness import Witness
 
-VERSION = 1  # of the tables
 KEY_SECONDS = 7 * 24 * 3600  # for which a key outlives its change
 SETTLING_SECONDS = 10.0  # of asking whether a change was kept
 PART_BYTES = 1 << 23  # of a model file: databases limit the size of a cell
-
-# Text is ASCII throughout, so that any database gives it back as it was.
-_TABLES = (
-    "CREATE TABLE tabr_store (identity text PRIMARY KEY, version integer NOT NULL,"
-    " settled text)",
-    "CREATE TABLE tabr_changes (identity text NOT NULL, seq bigint NOT NULL,"
-    " kind text NOT NULL, payload text NOT NULL, response text NOT NULL,"
-    " key_hash text, fingerprint text NOT NULL, token text NOT NULL,"
-    " at double precision NOT NULL, PRIMARY KEY (identity, seq),"
-    " UNIQUE (identity, key_hash))",
-    "CREATE TABLE tabr_keys (identity text NOT NULL, key_hash text NOT NULL,"
-    " fingerprint text NOT NULL, seq bigint NOT NULL, kind text NOT NULL,"
-    " response text NOT NULL, at double precision NOT NULL,"
-    " PRIMARY KEY (identity, key_hash))",
-    "CREATE TABLE tabr_checkpoints (identity text NOT NULL, part integer NOT NULL,"
-    " seq bigint NOT NULL, content {bytes} NOT NULL, PRIMARY KEY (identity, part))",
-)
 
 ChangeKind = Literal["add", "remove", "relabel"]
 
@@ -76,7 +74,13 @@ class KeyReused(TabrError, ValueError):
     """A key came again, with another request."""
 
 
-def open_store(address: str | Path, identity: str, *, begin: bool = True) -> Store:
+def open_store(
+    address: str | Path,
+    identity: str,
+    *,
+    begin: bool = True,
+    accept_loss: bool = False,
+) -> Store:
     """Open the store of a model, or begin one.
 
     Args:
@@ -85,16 +89,20 @@ def open_store(address: str | Path, identity: str, *, begin: bool = True) -> Sto
         identity: The SHA-256 of the model file. A file serves one model; in PostgreSQL
             each model has its own changes.
         begin: Whether a missing store is begun; otherwise nothing is written.
+        accept_loss: Whether to go on with a store that ends before its witness, or has
+            lost it.
 
     Raises:
         NoStore: There is no store of this model, and none may be begun.
+        StoreDamaged: It has lost changes, or files.
         DataError: The file belongs to another model, or the address is of another kind.
         StoreError: The database cannot be opened.
     """
-    if isinstance(address, Path) or "://" not in address:
+    if is_file(address):
         path = file_at(Path(address), begin)
-        return Store(partial(SqliteConnection, path), identity, begin)
-    scheme, _, rest = address.partition("://")
+        connect: Callable[[], Connection] = partial(SqliteConnection, path)
+        return Store(connect, identity, begin, Witness(path), accept_loss)
+    scheme, _, rest = str(address).partition("://")
     if scheme not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise DataError(  # which may hold a password, so it is not shown
             "a store is a file, a folder or a postgresql:// address, however another"
@@ -104,19 +112,44 @@ def open_store(address: str | Path, identity: str, *, begin: bool = True) -> Sto
     return Store(partial(PostgresConnection, settings, identity), identity, begin)
 
 
+def begin_anew(address: str | Path, identity: str) -> None:
+    """Set the files of a store aside, whole or not; in a database it must be new."""
+    if is_file(address):
+        set_aside(path_of(Path(address)))
+        return
+    with contextlib.suppress(NoStore):
+        open_store(address, identity, begin=False).close()
+        raise DataError(
+            "a new store needs a place without one, however this database has one of"
+            " this model: give another database, or a schema of its own"
+        )
+
+
+def is_file(address: str | Path) -> bool:
+    """Whether the address is that of a file or a folder."""
+    return isinstance(address, Path) or "://" not in address
+
+
 class Store:
     """The changes since the model file, or since the checkpoint that replaced it."""
 
     def __init__(
-        self, connect: Callable[[], Connection], identity: str, begin: bool
+        self,
+        connect: Callable[[], Connection],
+        identity: str,
+        begin: bool,
+        witness: Witness | None = None,
+        accept_loss: bool = False,
     ) -> None:
         """Take what makes a connection; see `open_store`."""
-        self._identity = identity
+        self._identity, self._witness = identity, witness
         self._writer, self._reader = Session(connect, True), Session(connect, False)
         try:
             with self._writer.transaction() as database:
-                self._place = database.place
+                self.place = database.place
                 self._prepare(database, begin)
+                if witness is not None:
+                    self._ask(witness, database, accept_loss)
         except BaseException:
             self.close()
             raise
@@ -124,31 +157,68 @@ class Store:
     def _prepare(self, database: Connection, begin: bool) -> None:
         versions: dict[str, int] = {}
         if has_tables := database.has_tables():
+            database.check()
             rows = database.execute("SELECT identity, version FROM tabr_store")
             versions = dict(rows)
-        for version in set(versions.values()) - {VERSION}:
+        for version in set(versions.values()) - {1, VERSION}:
             raise StoreError(
-                f"a store must have format {VERSION}, however {self._place} has"
+                f"a store must have format {VERSION}, however {self.place} has"
                 f" {version}: use the version of tabr that wrote it, or another store"
             )
+        if 1 in versions.values():
+            upgrade(database)
+            if self._witness is not None:
+                self._witness.begin(*self._end(database))
         if self._identity in versions:
             return
         if not begin:
             raise NoStore(
-                f"a store must have been begun with this model, however {self._place}"
+                f"a store must have been begun with this model, however {self.place}"
                 " was not: begin it"
             )
         if versions and not database.is_shared:
             raise DataError(
                 f"a store serves the model file it was begun with, however"
-                f" {self._place} was begun with {next(iter(versions)):.12} and this"
+                f" {self.place} was begun with {next(iter(versions)):.12} and this"
                 f" file is {self._identity:.12}: serve that file, or give another store"
             )
+        if self._witness is not None:
+            self._begin_witness(self._witness)
         if not has_tables:
-            for sql in _TABLES:
-                database.execute(sql.format(bytes=database.bytes_type))
-        sql = "INSERT INTO tabr_store (identity, version) VALUES (%s, %s)"
+            create(database)
+        sql = insert("tabr_store", "identity, version")
         database.execute(sql, self._identity, VERSION)
+
+    def _begin_witness(self, witness: Witness) -> None:
+        seen = witness.seen() if witness.exists else None
+        if witness.exists and (seen is None or seen.reached > 0):
+            raise StoreDamaged(
+                f"the files of a store belong together, however {self.place} is empty"
+                f" beside {witness.path.name}: {MEND}"
+            )
+        witness.begin(0, first_link(self._identity))
+
+    def _ask(self, witness: Witness, database: Connection, accept_loss: bool) -> None:
+        """Refuse a store that ends before its witness, or has another end."""
+        seq, link_of_last = self._end(database)
+        seen = witness.seen() if witness.exists else None
+        if seen is None:
+            wrong = f"the witness {witness.path} is missing or damaged"
+        elif seen.reached > seq:
+            wrong = f"{seen.reached} were acknowledged, as {witness.path.name} tells"
+        elif self._link_at(database, seen.seq) not in (None, seen.link):
+            wrong = f"change {seen.seq} is another one than {witness.path.name} tells"
+        else:
+            witness.reserve(seq, link_of_last)
+            return
+        if not accept_loss:
+            database.keep_log()
+            raise StoreDamaged(
+                f"a store must hold all changes that were acknowledged, however"
+                f" {self.place} ends with change {seq}, and {wrong}: {MEND}, or go on"
+                " with what is left by --accept-loss"
+            )
+        witness.begin(seq, link_of_last)
 
     def close(self) -> None:
         """Close the connections."""
@@ -169,11 +239,21 @@ class Store:
             return checkpoint, self._newer(database, checkpoint[0] if checkpoint else 0)
 
     def _checkpoint(self, database: Connection) -> tuple[int, bytes] | None:
-        sql = "SELECT seq, content FROM tabr_checkpoints WHERE identity = %s"
-        parts = database.execute(f"{sql} ORDER BY part", self._identity)
+        parts = database.execute(
+            "SELECT seq, digest, content FROM tabr_checkpoints WHERE identity = %s"
+            " ORDER BY part",
+            self._identity,
+        )
         if not parts:
             return None
-        return parts[0][0], b"".join(content for _, content in parts)
+        content = b"".join(bytes(part) for *_, part in parts)
+        seq, whole, _ = parts[0]
+        if content_digest(content) != whole:
+            raise self._damaged("its checkpoint is not what was written")
+        return seq, content
+
+    def _damaged(self, what: str) -> StoreDamaged:
+        return StoreDamaged(f"changes are kept in {self.place}, however {what}: {MEND}")
 
     def changes(self, after: int) -> list[Change]:
         """Return the changes with larger numbers, in order.
@@ -188,22 +268,47 @@ class Store:
         first, last = self._ends(database)
         if after < first:
             raise ChangesCompacted(
-                f"changes up to {first} of {self._place} were compacted, however those"
+                f"changes up to {first} of {self.place} were compacted, however those"
                 f" after {after} were asked for: begin again from the checkpoint"
             )
         rows = database.execute(
-            "SELECT seq, kind, payload, response FROM tabr_changes"
+            f"SELECT {LINKED}, link FROM tabr_changes"
             " WHERE identity = %s AND seq > %s ORDER BY seq",
             self._identity,
             after,
         )
         if after > last or len(rows) != last - after:
-            raise StoreError(
-                f"{self._place} must hold each change up to the last, however it has"
+            raise StoreDamaged(
+                f"{self.place} must hold each change up to the last, however it has"
                 f" {len(rows)} after {after} and ends with {last}: it was set back or"
                 " damaged; start the service again"
             )
-        return [_change(*row) for row in rows]
+        before = self._link_at(database, after)
+        for *values, own in rows:
+            if before is None or link(before, *values) != own:
+                raise self._damaged(f"change {values[0]} is not what was written")
+            before = own
+        return [_change(*row[:4]) for row in rows]
+
+    def _link_at(self, database: Connection, seq: int) -> str | None:
+        """Return the link of a change; None if it was compacted with later ones."""
+        rows = database.execute(
+            "SELECT link FROM tabr_changes WHERE identity = %s AND seq = %s"
+            " UNION ALL SELECT link FROM tabr_checkpoints"
+            " WHERE identity = %s AND seq = %s AND part = 0",
+            *(self._identity, seq) * 2,
+        )
+        if rows:
+            return str(rows[0][0])
+        return first_link(self._identity) if seq == 0 else None
+
+    def _end(self, database: Connection) -> tuple[int, str]:
+        """Return the number and the link of the last change."""
+        _, last = self._ends(database)
+        end = self._link_at(database, last)
+        if end is None:
+            raise self._damaged(f"change {last} is missing")
+        return last, end
 
     def _ends(self, database: Connection) -> tuple[int, int]:
         """Return the numbers of the last compacted change and of the last one."""
@@ -221,11 +326,10 @@ class Store:
         """Return the change with this key, if there is one."""
         rows = database.execute(
             "SELECT seq, kind, payload, response, fingerprint FROM tabr_changes"
-            " WHERE identity = %s AND key_hash = %s UNION ALL"
-            " SELECT seq, kind, '{}', response, fingerprint FROM tabr_keys"
             " WHERE identity = %s AND key_hash = %s",
-            *(self._identity, key_hash) * 2,
-        )
+            self._identity,
+            key_hash,
+        ) or self._kept_key(database, key_hash)
         if not rows:
             return None
         *change, fingerprint_of_change = rows[0]
@@ -236,10 +340,31 @@ class Store:
             )
         return _change(*change)
 
+    def _kept_key(self, database: Connection, key_hash: str) -> list[tuple[Any, ...]]:
+        """Return what is kept of a key whose change was compacted."""
+        rows = database.execute(
+            f"SELECT {KEPT}, digest FROM tabr_keys"
+            " WHERE identity = %s AND key_hash = %s",
+            self._identity,
+            key_hash,
+        )
+        for *values, own in rows:
+            if digest(*values) != own:
+                raise self._damaged("a key is not what was written")
+            _, fingerprint, seq, kind, response, _ = values
+            return [(seq, kind, "{}", response, fingerprint)]
+        return []
+
     # --- writing ----------------------------------------------------------------------
 
     def append(
-        self, make: Maker, *, after: int, key: str | None = None, fingerprint: str = ""
+        self,
+        make: Maker,
+        *,
+        after: int,
+        key: str | None = None,
+        fingerprint: str = "",
+        who: str | None = None,
     ) -> tuple[Change, bool]:
         """Add a change; no other comes between `make` and its change.
 
@@ -250,6 +375,7 @@ class Store:
             after: The number of the last change that the caller has.
             key: The client's name for the request. A second time it changes nothing.
             fingerprint: Differs between requests that are not the same.
+            who: The name of the client, for the history.
 
         Returns:
             The change, and whether it is new, not an old one with the same key.
@@ -273,19 +399,30 @@ class Store:
                 if kind not in (kinds := get_args(ChangeKind)):
                     raise ValueError(f"a change is one of {kinds}, however: {kind!r}")
                 values = kind, _to_json(payload), _to_json(response)
-                seq = after + len(newer) + 1
-                database.execute(
-                    "INSERT INTO tabr_changes (identity, seq, kind, payload, response,"
-                    " key_hash, fingerprint, token, at)"
-                    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-                    *(self._identity, seq, *values),
-                    *(key_hash, fingerprint, token, time.time()),
-                )
+                last, before = self._end(database)
+                seq = last + 1
+                row = (seq, *values, key_hash, fingerprint, token, who, time.time())
+                own = link(before, *row)
+                sql = insert("tabr_changes", f"identity, {LINKED}, link")
+                database.execute(sql, self._identity, *row, own)
+                if self._witness is not None:
+                    self._witness.reserve(last, before)
         except OutcomeUnknown as error:
             if not self._has_kept(token):
                 again = "it has not, so nothing was changed; try again"
                 raise StoreError(f"{error}: {again}") from None
+        if self._witness is not None:
+            self._testify(self._witness, seq, own)
         return _change(seq, *values), True
+
+    def _testify(self, witness: Witness, seq: int, own: str) -> None:
+        try:
+            witness.add(seq, own)
+        except StoreError as error:  # the room was there; the disk is failing
+            raise OutcomeUnknown(
+                f"change {seq} was kept in {self.place}, however not synced"
+                f" ({error}): send it again with the same key"
+            ) from error
 
     def _has_kept(self, token: str) -> bool:
         """Whether a change was kept whose commit has failed half way.
@@ -305,7 +442,7 @@ class Store:
             except StoreError as error:
                 if time.monotonic() >= end:
                     raise OutcomeUnknown(
-                        f"a change was given to {self._place}, however whether it was"
+                        f"a change was given to {self.place}, however whether it was"
                         f" kept is not known ({error}): send it again with the same key"
                     ) from error
             time.sleep(0.2)
@@ -334,23 +471,42 @@ class Store:
             if seq < first:  # another service was faster
                 return
             execute, identity = database.execute, self._identity
-            columns = "identity, key_hash, fingerprint, seq, kind, response, at"
-            execute(
-                f"INSERT INTO tabr_keys ({columns}) SELECT {columns} FROM tabr_changes"
-                f" {of_old} AND key_hash IS NOT NULL",
-                *(identity, seq),
-            )
+            end = self._link_at(database, seq)
+            self._keep_keys_and_log(database, seq)
             execute(f"DELETE FROM tabr_changes {of_old}", identity, seq)
             execute("DELETE FROM tabr_checkpoints WHERE identity = %s", identity)
+            whole, columns = content_digest(model), "part, seq, content, link, digest"
+            sql = insert("tabr_checkpoints", f"identity, {columns}")
             for part, start in enumerate(range(0, max(1, len(model)), PART_BYTES)):
-                execute(
-                    "INSERT INTO tabr_checkpoints (identity, part, seq, content)"
-                    " VALUES (%s, %s, %s, %s)",
-                    *(identity, part, seq, model[start : start + PART_BYTES]),
-                )
+                content = model[start : start + PART_BYTES]
+                execute(sql, identity, part, seq, content, end, whole)
             too_old = time.time() - KEY_SECONDS
             sql = "DELETE FROM tabr_keys WHERE identity = %s AND at < %s"
             execute(sql, identity, too_old)
+            if self._witness is not None:
+                self._cut(self._witness, database)
+
+    def _keep_keys_and_log(self, database: Connection, seq: int) -> None:
+        """Keep who changed what when, and the keys, of changes that are compacted."""
+        rows = database.execute(
+            f"SELECT {KEPT}, who FROM tabr_changes"
+            " WHERE identity = %s AND seq <= %s ORDER BY seq",
+            *(self._identity, seq),
+        )
+        key_sql = insert("tabr_keys", f"identity, {KEPT}, digest")
+        log_sql = insert("tabr_log", f"identity, {LOGGED}, digest")
+        for *kept, who in rows:
+            key_hash, _, number, kind, response, at = kept
+            if key_hash is not None:
+                database.execute(key_sql, self._identity, *kept, digest(*kept))
+            ids = response_ids(response)
+            entry = number, kind, ranges(ids), len(ids), who, at
+            database.execute(log_sql, self._identity, *entry, digest(*entry))
+
+    def _cut(self, witness: Witness, database: Connection) -> None:
+        """Forget the records before the last change; its own stays true."""
+        with contextlib.suppress(StoreError):  # without room it stays long
+            witness.begin(*self._end(database))
 
     def _keep_answer(
         self,
@@ -363,12 +519,9 @@ class Store:
         """Keep the answer to a request that is no change."""
         hashes = _hash(key), _hash(fingerprint)
         if self._change_of_key(database, *hashes) is None:
-            database.execute(
-                "INSERT INTO tabr_keys (identity, key_hash, fingerprint, seq, kind,"
-                " response, at) VALUES (%s, %s, %s, %s, %s, %s, %s)",
-                *(self._identity, *hashes, seq, "compact"),
-                *(_to_json(response), time.time()),
-            )
+            kept = (*hashes, seq, "compact", _to_json(response), time.time())
+            sql = insert("tabr_keys", f"identity, {KEPT}, digest")
+            database.execute(sql, self._identity, *kept, digest(*kept))
 
 
 def _change(seq: int, kind: ChangeKind, payload: str, response: str) -> Change:

@@ -11,6 +11,12 @@ from typing import Any
 
 from tabr.errors import TabrError
 
+# What to do about a store that is damaged.
+MEND = (
+    "keep its files, and restore a backup (`tabr restore`), or begin anew with"
+    " --new-store, which sets the files aside"
+)
+
 
 class StoreError(TabrError, RuntimeError):
     """The store failed; nothing was changed, and it may be tried again."""
@@ -18,6 +24,10 @@ class StoreError(TabrError, RuntimeError):
 
 class OutcomeUnknown(StoreError):
     """The change may or may not be kept; sending it again with its key is safe."""
+
+
+class StoreDamaged(StoreError):
+    """The store does not hold what it must; trying again does not help."""
 
 
 class NoStore(StoreError):
@@ -88,10 +98,27 @@ class Connection(ABC):
         try:
             yield
         except self.driver_error as error:
+            if self.is_damage(error):
+                raise StoreDamaged(
+                    f"changes are kept in {self.place}, however it is damaged"
+                    f" ({self.reason(error)}): {MEND}"
+                ) from None
             raise StoreError(
                 f"changes are kept in {self.place}, however it cannot be used"
                 f" ({self.reason(error)}): nothing was changed, try again when it can"
             ) from None
+
+    def is_damage(self, error: Exception) -> bool:
+        """Whether an error tells that the database itself is damaged."""
+        return False
+
+    def check(self) -> None:
+        """Refuse a database that is damaged, as far as it can tell."""
+        return
+
+    def keep_log(self) -> None:
+        """Copy what closing the database would tidy away; it may yet be of use."""
+        return
 
     def reason(self, error: object) -> str:
         """Return a driver's message as part of a sentence."""

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
-from tabr.serving.store.connection import Connection, NoStore, StoreError
+from tabr.serving.store.connection import (
+    MEND,
+    Connection,
+    NoStore,
+    StoreDamaged,
+    StoreError,
+)
+from tabr.serving.store.witness import Witness
 from tabr.tables.files import sync_folder
 
 FILE = "memory.db"  # in a folder
@@ -20,13 +30,43 @@ _SETTINGS = (
 # A commit that fails with one of these has not written its last page, so nothing of it
 # is valid. After a failed sync that is not known.
 _CLEAN = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_ENDS = ("", "-wal", "-shm", "-witness")  # of the files of a store
+
+
+def path_of(path: Path) -> Path:
+    """Return the file of a store, by its own name or that of its folder."""
+    path = path.absolute()
+    if path.is_dir() or (not path.exists() and not path.suffix):
+        path = path / FILE
+    return path
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files of a store that are there."""
+    files = (path.with_name(path.name + end) for end in _ENDS)
+    return [file for file in files if file.exists()]
+
+
+def set_aside(path: Path) -> list[Path]:
+    """Give the files of a store other names; return these."""
+    moved = []
+    word = time.strftime("before-%Y%m%dT%H%M%SZ", time.gmtime())
+    for file in files_of(path):
+        moved.append(file.rename(file.with_name(f"{file.name}.{word}")))
+    return moved
 
 
 def file_at(path: Path, begin: bool) -> Path:
     """Return the file of a store, in a folder that is made if need be."""
-    path = path.absolute()
-    if path.is_dir() or (not path.exists() and not path.suffix):
-        path = path / FILE
+    path = path_of(path)
+    if not path.exists() or path.stat().st_size == 0:
+        left = [file.name for file in files_of(path) if file != path]
+        if left and not _is_unbegun(path):
+            raise StoreDamaged(
+                f"the files of a store belong together, however {path} is missing or"
+                f" empty beside {', '.join(left)}: {MEND}"
+            )
     if not begin and not path.exists():
         raise NoStore(f"a store must have been begun, however {path} is missing")
     try:
@@ -39,13 +79,34 @@ def file_at(path: Path, begin: bool) -> Path:
     return path
 
 
+def _is_unbegun(path: Path) -> bool:
+    """Whether a store ended while it was begun, so that it holds nothing yet."""
+    witness = Witness(path)
+    seen = witness.seen() if witness.exists else None
+    return seen is not None and seen.reached == 0
+
+
 def _make_folder(folder: Path) -> None:
     """Make a folder and its parents, durably."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(0o700, exist_ok=True)
     sync_folder(folder.parent)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a new file that only its owner may read."""
+    with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _make_file(path: Path) -> None:
+    """Make a file that only its owner may read; its log takes over the mode."""
+    with contextlib.suppress(OSError):  # which the database words better
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 class SqliteConnection(Connection):
@@ -58,6 +119,7 @@ class SqliteConnection(Connection):
     def __init__(self, path: Path) -> None:
         """Open the file; refuse one that is not a store."""
         self.place = str(path)
+        _make_file(path)
         with self.errors():
             self.database = sqlite3.connect(
                 path,
@@ -94,6 +156,27 @@ class SqliteConnection(Connection):
     def begin(self, writes: bool) -> None:
         """Begin a transaction that sees one state, or excludes other writers."""
         self.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    def check(self) -> None:
+        """Refuse a file whose pages do not fit together."""
+        ((verdict,),) = self.execute("PRAGMA integrity_check(1)")
+        if verdict != "ok":
+            raise StoreDamaged(
+                f"changes are kept in {self.place}, however it is damaged"
+                f" ({' '.join(str(verdict).split())}): {MEND}"
+            )
+
+    def keep_log(self) -> None:
+        """Copy the log, which closing the file would tidy away."""
+        log, copy = Path(f"{self.place}-wal"), Path(f"{self.place}-wal.damaged")
+        with contextlib.suppress(OSError):
+            if log.exists() and not copy.exists():
+                write_private(copy, log.read_bytes())
+
+    def is_damage(self, error: Exception) -> bool:
+        """Whether an error tells that the file is damaged."""
+        code = getattr(error, "sqlite_errorcode", None)
+        return code is not None and code & 0xFF in _DAMAGE
 
     def has_tables(self) -> bool:
         """Whether the tables exist."""

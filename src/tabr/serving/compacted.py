@@ -1,0 +1,41 @@
+"""Model files that compaction has written beside the one that is served."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+
+def path_after(path: Path, seq: int) -> Path:
+    """Return the name of the model file with the changes up to this one."""
+    return path.with_name(f"{path.stem}-{seq}.tabr")
+
+
+def written_beside(path: Path) -> list[Path]:
+    """Return the model files that were made from this one, those of old changes first.
+
+    Others that are named alike, such as a second model of the user's, are left out.
+    """
+    name = re.compile(rf"{re.escape(path.stem)}-(\d{{1,18}})\.tabr")
+    files = {
+        int(match[1]): file
+        for file in path.parent.iterdir()
+        if (match := name.fullmatch(file.name))
+    }
+    if not files:
+        return []
+    fit = _fit_of(path)
+    return [files[n] for n in sorted(files) if _fit_of(files[n]) == fit]
+
+
+def _fit_of(path: Path) -> Any:
+    """Return what tells fits apart: when each network learnt what; None if unknown."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            header = json.loads(archive.read("model.json"))
+        return header["members"], header["preprocessor"]
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+        return path  # like no other

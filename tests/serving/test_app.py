@@ -3,6 +3,7 @@
 import io
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tabr import TabRRegressor
+from tabr.serving import service
 from tabr.serving.app import create_app
 from tabr.serving.guards import Limits, Tokens
 from tabr.serving.served_model import ServedModel
@@ -330,6 +332,29 @@ def test_a_change_that_takes_too_long_may_yet_be_made(served, rows):
         gate.set()
         again = client.post("/v1/candidates", json=body, headers=headers)
         assert again.status_code == 201 and again.json()["n_candidates"] == 121
+
+
+def test_readiness_follows_the_store(client, served, rows, monkeypatch):
+    assert client.get("/readyz").json() == {"status": "ready"}
+    monkeypatch.setattr(service, "HEALTH_SECONDS", 0.2)
+    gate, check = threading.Event(), client.app.state.service.health
+    monkeypatch.setattr(check, "_check", lambda: gate.wait(10))
+    time.sleep(0.15)  # for which the last answer holds
+    for _ in range(2):
+        answer = client.get("/readyz")
+        assert answer.status_code == 503 and "not answered" in answer.json()["reason"]
+    assert client.post("/v1/predict", json={"rows": rows[:1]}).status_code == 200
+    gate.set()
+    time.sleep(0.15)
+    assert client.get("/readyz").status_code == 200
+
+
+def test_a_model_file_that_cannot_be_written_is_said(client, served, rows):
+    client.post("/v1/candidates", json={"rows": rows[:1], "labels": [1.0]})
+    served.path.with_name("houses-1.tabr").mkdir()
+    answer = client.post("/v1/compact")
+    assert answer.status_code == 503 and answer.json()["outcome"] == "not made"
+    assert "houses" not in answer.text
 
 
 def test_an_unexpected_error_shows_no_trace(client, served, rows, monkeypatch):

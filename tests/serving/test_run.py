@@ -211,5 +211,6 @@ def test_a_full_disk_refuses_updates_and_nothing_else(
     outcome = full_disk(model_file, rows)
     assert outcome["refused"] == 5 and "try again later" in outcome["said"]
     assert outcome["a prediction meanwhile"] == 200
+    assert outcome["a compaction meanwhile"] == outcome["/readyz meanwhile"] == 503
     assert outcome["a change afterwards"] == 201
     assert outcome["exactly the acknowledged are there"] == "yes"

@@ -64,6 +64,7 @@ def create_app(
         redoc_url=None,
         responses=messages.problems(400, 401, 403, 408, 413, 422, 503),
     )
+    app.state.service = service
     requests = messages.Requests(served.schema, limits.rows)
     _add_questions(app, service, requests)
     _add_changes(app, service, requests)
@@ -208,9 +209,13 @@ def _add_pages(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz", include_in_schema=False)
     async def ready() -> JSONResponse:
-        """Return whether requests may come."""
-        status = "ready" if service.ready else "starting"
-        return JSONResponse({"status": status}, 200 if service.ready else 503)
+        """Return whether requests may come, changes too; or what is wrong."""
+        if not service.ready:
+            return JSONResponse({"status": "starting"}, 503)
+        if trouble := await service.health.trouble():
+            body = {"status": "not ready", "reason": f"{trouble}; predictions go on"}
+            return JSONResponse(body, 503)
+        return JSONResponse({"status": "ready"})
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:

@@ -11,7 +11,8 @@ import hashlib
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,7 +36,7 @@ from tabr.serving.store.changes import (
     is_file,
     open_store,
 )
-from tabr.serving.store.connection import NoStore, StoreDamaged
+from tabr.serving.store.connection import NoStore, StoreDamaged, StoreError
 from tabr.text import plain, plain_list
 
 MOST_TRIES = 5  # of following services that compact meanwhile
@@ -115,10 +116,8 @@ class ServedModel:
             model = model or load_model(self.path, self._device)
         else:
             self._compacted, content = checkpoint
-            with tempfile.NamedTemporaryFile(suffix=".tabr") as file:
-                file.write(content)
-                file.flush()
-                model = load_model(file.name, self._device)
+            with _unnamed(content) as name:
+                model = load_model(name, self._device)
         self.schema = Schema(model)
         self._state = self._replayed(State(model, self._compacted), changes)
 
@@ -315,7 +314,13 @@ class ServedModel:
                 return Compaction(**old)
             self.catch_up()
             path = compacted.path_after(self.path, self.applied)
-            self.model.save(path)
+            try:
+                self.model.save(path)
+            except OSError as error:
+                raise StoreError(
+                    f"a model file with all changes must be written, however {path}"
+                    f" cannot be ({error.strerror}): nothing was changed"
+                ) from error
             done = Compaction(version=self.version, file=path.name)
             answer = None if key is None else (key, COMPACT, done.model_dump())
             self.store.compact(self.applied, path.read_bytes(), answer)
@@ -325,6 +330,22 @@ class ServedModel:
     def close(self) -> None:
         """Close the store."""
         self.store.close()
+
+
+@contextmanager
+def _unnamed(content: bytes) -> Iterator[str]:
+    """A path to read a content at, of which a kill leaves no file where it can."""
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        path = Path(f"/proc/self/fd/{file.fileno()}")
+        if path.exists():
+            yield str(path)
+            return
+    with tempfile.NamedTemporaryFile(suffix=".tabr") as file:  # elsewhere
+        file.write(content)
+        file.flush()
+        yield file.name
 
 
 def _classes(model: Model) -> list[Any] | None:

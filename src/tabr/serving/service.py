@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -15,9 +17,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.types import Scope
 
 from tabr.serving.served_model import ServedModel
+from tabr.serving.store.connection import StoreError
 
 logger = logging.getLogger("tabr.serving")
 
+HEALTH_SECONDS = 1.0  # for the store to answer
 CATCH_UP_SECONDS = 1.0  # between readings of a store that others may write to
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -115,6 +119,40 @@ class Batcher:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
+class Health:
+    """Whether the store of a model answers; asked at most twice a second."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
+        self._thread = ThreadPoolExecutor(1, "health")
+        self._asked: asyncio.Future[str] | None = None
+        self._moment = -math.inf
+
+    async def trouble(self) -> str:
+        """Return what is wrong, in a few words; nothing if all is well."""
+        loop = asyncio.get_running_loop()
+        is_old = time.monotonic() > self._moment + HEALTH_SECONDS / 2
+        if self._asked is None or (self._asked.done() and is_old):
+            self._asked = loop.run_in_executor(self._thread, self._ask)
+            self._moment = time.monotonic()
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._asked), HEALTH_SECONDS)
+        except TimeoutError:
+            return f"the store has not answered for {HEALTH_SECONDS:g} s"
+
+    def _ask(self) -> str:
+        try:
+            self._check()
+        except StoreError as error:
+            logger.warning("%s", error)
+            return "the store cannot be used, so changes are refused"
+        return ""
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
 class Service:
     """What requests share: the model, its counters, and the threads for their work.
 
@@ -127,6 +165,7 @@ class Service:
         self.predictions = Batcher(self._predict)
         self._readers = ThreadPoolExecutor(1, "explanations")
         self._writers = ThreadPoolExecutor(1, "changes")
+        self.health = Health(served.store.check)
         self.ready = False
 
     def _predict(self, rows: Sequence[tuple[Any, float]]) -> list[Any]:
@@ -159,6 +198,7 @@ class Service:
             following.cancel()
             await self.change(self._close)
             self.predictions.close()
+            self.health.close()
             self._readers.shutdown(wait=False, cancel_futures=True)
             self._writers.shutdown(wait=False)
 

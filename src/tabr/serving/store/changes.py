@@ -14,7 +14,8 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -60,6 +61,9 @@ class Change(NamedTuple):
     payload: dict[str, Any]  # the request; empty if found by its key after compaction
     response: dict[str, Any]  # for the client
 
+
+_OF_MODEL = "SELECT version FROM tabr_store WHERE identity = %s"
+_SETTLE = "UPDATE tabr_store SET settled = %s WHERE identity = %s"
 
 NewChange = tuple[ChangeKind, dict[str, Any], dict[str, Any]]  # kind, payload, response
 Answer = tuple[str, str, dict[str, Any]]  # key, fingerprint and response of a request
@@ -144,6 +148,8 @@ class Store:
         """Take what makes a connection; see `open_store`."""
         self._identity, self._witness = identity, witness
         self._writer, self._reader = Session(connect, True), Session(connect, False)
+        self._probes = {writes: Session(connect, writes) for writes in (False, True)}
+        self._has_failed = False  # to write, the last time
         try:
             with self._writer.transaction() as database:
                 self.place = database.place
@@ -222,8 +228,33 @@ class Store:
 
     def close(self) -> None:
         """Close the connections."""
-        self._writer.close()
-        self._reader.close()
+        for session in (self._writer, self._reader, *self._probes.values()):
+            session.close()
+
+    def check(self) -> None:
+        """Refuse, by a StoreError, if changes cannot be read or kept at present.
+
+        It does not wait for other readers and writers of this store, and writes only
+        where the last change could not be kept.
+        """
+        with self._probes[False].transaction() as database:
+            database.execute(_OF_MODEL, self._identity)
+        if self._has_failed:
+            with self._probes[True].transaction() as database:
+                word = secrets.token_hex(16)
+                database.execute(_SETTLE, word, self._identity)
+            self._has_failed = False
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        """A transaction for writing; whether it failed is kept for `check`."""
+        try:
+            with self._writer.transaction() as database:
+                yield database
+        except StoreError as error:
+            self._has_failed = not isinstance(error, ChangesCompacted)
+            raise
+        self._has_failed = False
 
     # --- reading ----------------------------------------------------------------------
 
@@ -389,7 +420,7 @@ class Store:
         key_hash = None if key is None else _hash(key)
         fingerprint, token = _hash(fingerprint), secrets.token_hex(16)
         try:
-            with self._writer.transaction() as database:
+            with self._writing() as database:
                 if key_hash is not None:
                     old = self._change_of_key(database, key_hash, fingerprint)
                     if old is not None:
@@ -431,13 +462,12 @@ class Store:
         of SQLite covers what a failed one has left in the log. A database that cannot
         be reached is asked again for a while.
         """
-        write = "UPDATE tabr_store SET settled = %s WHERE identity = %s"
         read = "SELECT seq FROM tabr_changes WHERE identity = %s AND token = %s"
         end = time.monotonic() + SETTLING_SECONDS
         while True:
             try:
                 with self._writer.transaction() as database:
-                    database.execute(write, token, self._identity)
+                    database.execute(_SETTLE, token, self._identity)
                     return bool(database.execute(read, self._identity, token))
             except StoreError as error:
                 if time.monotonic() >= end:
@@ -460,7 +490,7 @@ class Store:
         else happens if the store has a checkpoint with more changes.
         """
         of_old = "WHERE identity = %s AND seq <= %s"
-        with self._writer.transaction() as database:
+        with self._writing() as database:
             first, last = self._ends(database)
             if answer is not None:
                 self._keep_answer(database, seq, *answer)

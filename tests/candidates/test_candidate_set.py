@@ -44,6 +44,17 @@ def add(old: CandidateSet, values: list[float]) -> tuple[CandidateSet, np.ndarra
     return old.added(encoded(frame, values), y, np.array(values, np.float32))
 
 
+def test_rows_that_come_one_by_one_are_few_frames() -> None:
+    step = make()
+    for k in range(100):
+        step, _ = add(step, [float(k)])
+    assert len(step._frames) < 10
+    together, _ = add(make(), [float(k) for k in range(100)])
+    pd.testing.assert_frame_equal(step.frame, together.frame)
+    ids = np.array([106, 2, 50, 7])
+    pd.testing.assert_frame_equal(step.look_up(ids), together.look_up(ids))
+
+
 def test_rows_are_looked_up_by_id() -> None:
     rows = make().look_up(np.array([6, 2, 6]))
     assert rows.a.tolist() == ["row 2", "row 0", "row 2"]

@@ -5,6 +5,8 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from tabr.serving import service
 from tabr.serving.app import create_app
 from tabr.serving.guards import Limits, Tokens
 from tabr.serving.served_model import ServedModel
+from tabr.serving.service import Compacting
 from tabr.serving.store.connection import OutcomeUnknown, StoreError
 
 from .conftest import houses
@@ -385,6 +388,34 @@ def test_requests_are_counted_by_route(client, rows):
     text = client.get("/metrics").text
     assert 'tabr_requests_total{path="/v1/predict",status="200"} 1.0' in text
     assert "secret" not in text and "tabr_candidates " in text
+
+
+def test_many_changes_or_old_ones_are_compacted_unasked(
+    served, rows, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(service, "CATCH_UP_SECONDS", 0.02)
+    monkeypatch.setattr(service, "APART_SECONDS", 0.02)
+    for compacting, n in ((Compacting(changes=2), 2), (Compacting(seconds=0.1), 1)):
+        app = create_app(served, compacting=compacting)
+        app.router.lifespan_context = partial(keep_open, served, app)
+        with TestClient(app) as client:
+            for _ in range(n):
+                body = {"rows": rows[:1], "labels": [1.0]}
+                client.post("/v1/candidates", json=body)
+            end = time.monotonic() + 20
+            while served.n_uncompacted and time.monotonic() < end:
+                time.sleep(0.02)
+            assert not served.n_uncompacted
+    assert served.path.with_name("houses-3.tabr").is_file()
+
+
+@asynccontextmanager
+async def keep_open(served, app, _):
+    """Run the app without closing the model at its end."""
+    close, served.close = served.close, lambda: None
+    async with app.state.service.lifespan(app):
+        yield
+    served.close = close
 
 
 def test_the_end_compacts_what_has_changed(model_file: Path):

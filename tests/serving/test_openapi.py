@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from tabr.serving.app import create_app
 from tabr.serving.guards import Tokens
 from tabr.serving.served_model import ServedModel
+from tabr.serving.service import Compacting
 
 schemathesis = pytest.importorskip("schemathesis", reason="pip install 'tabr[test]'")
 
@@ -18,7 +19,7 @@ TOKEN = "t" * 20
 
 def described(served: ServedModel, tokens: Tokens | None = None):
     """The description of an app that runs."""
-    app = create_app(served, tokens, compact_at_end=False)
+    app = create_app(served, tokens, compacting=Compacting(at_end=False))
     return app, schemathesis.openapi.from_dict(app.openapi())
 
 

@@ -89,11 +89,12 @@ def serving(file: Path, folder: Path, **tokens: str) -> Iterator[Service]:
     from tabr.serving.app import create_app
     from tabr.serving.guards import Tokens
     from tabr.serving.served_model import ServedModel
+    from tabr.serving.service import Compacting
 
     path = folder / file.name
     path.write_bytes(file.read_bytes())
     served = ServedModel(path, folder / "store", "cpu")
-    app = create_app(served, Tokens(**tokens), compact_at_end=False)
+    app = create_app(served, Tokens(**tokens), compacting=Compacting(at_end=False))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -8,7 +8,7 @@ import pytest
 from tabr import TabRClassifier, TabRRegressor
 from tabr.errors import DataError, ModelFileError, UnknownIdError
 from tabr.estimators import load_model
-from tabr.serving import served_model
+from tabr.serving import compacted, served_model
 from tabr.serving.served_model import ServedModel
 from tabr.serving.store.connection import StoreDamaged
 
@@ -252,6 +252,37 @@ def test_who_starts_while_others_compact_goes_on(
     late = reopened(served)
     assert late.catch_up() > 0 and late.version == served.version
     late.close()
+
+
+def test_compaction_keeps_the_last_files_and_those_of_others(
+    served: ServedModel, classifier_file: Path
+):
+    folder, rows = served.path.parent, served.schema.to_rows(houses(1, seed=7)[0])
+    folder.joinpath("houses-0.tabr").write_bytes(classifier_file.read_bytes())
+    for _ in range(4):
+        served.add(rows, [1.0])
+        served.compact()
+    names = {p.name for p in folder.glob("houses*")}
+    assert names == {"houses.tabr", "houses-0.tabr", "houses-3.tabr", "houses-4.tabr"}
+    assert folder.joinpath("houses-4.tabr").stat().st_mode & 0o777 == 0o600
+
+
+def test_changes_and_predictions_go_on_while_it_compacts(
+    served: ServedModel, monkeypatch: pytest.MonkeyPatch
+):
+    rows, write = served.schema.to_rows(houses(2, seed=7)[0]), compacted.write
+    served.add(rows[:1], [1.0])
+
+    def slow(model: TabRRegressor, path: Path) -> bytes:
+        assert served.add(rows[1:], [2.0]).ids == [121]  # by another thread, too
+        assert served.predict(houses(2)[0], [0.9, 0.9])[0].endswith("-2")
+        return write(model, path)
+
+    monkeypatch.setattr(compacted, "write", slow)
+    assert served.compact().file == "houses-1.tabr" and served.n_uncompacted == 1
+    again = reopened(served)
+    assert again.applied == 2 and len(again.model.candidates_) == 122
+    again.close()
 
 
 @pytest.mark.parametrize("left", ["compacted file", "witness"])

@@ -230,7 +230,7 @@ class CandidateSet:
         ]
         codes = torch.from_numpy(labels).to(self.labels.device)
         new._labels = self._labels.extended(codes)
-        new._frames = (*self._frames, frame)
+        new._frames = _merged((*self._frames, frame))
         if self._is_removed is not None:
             new._is_removed = np.append(self._is_removed, np.zeros(len(frame), bool))
         new.next_id = self.next_id + len(frame)
@@ -347,6 +347,21 @@ def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if len(frames) == 1:
         return frames[0]
     return pd.concat(frames, ignore_index=True)
+
+
+def _merged(frames: tuple[pd.DataFrame, ...]) -> tuple[pd.DataFrame, ...]:
+    """Return frames of which the last are joined, so that each is longer than the next.
+
+    A frame of one row takes thousands of bytes; so there are few, and each row is
+    copied a few times. The first frame stays, and so do columns of other types.
+    """
+    while (
+        len(frames) > 2
+        and len(frames[-2]) <= len(frames[-1])
+        and frames[-2].dtypes.equals(frames[-1].dtypes)
+    ):
+        frames = (*frames[:-2], _joined(frames[-2:]))
+    return frames
 
 
 def _tensor(positions: NDArray[Any]) -> Tensor:

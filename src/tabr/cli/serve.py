@@ -26,6 +26,9 @@ from tabr.cli.messages import Interrupted, debug
 @click.option(
     "--accept-loss", is_flag=True, help="Go on with a store that has lost changes."
 )
+@options.count("--compact-after", default=1000, help="Changes that become a file.")
+@options.count("--compact-hours", default=24, help="For which a change waits for it.")
+@options.count("--keep", default=2, help="Files of compactions to keep.")
 @click.option(
     "--token-file",
     type=options.input_type,
@@ -47,6 +50,8 @@ def serve(
     read_token_file: Path | None,
     most_rows: int,
     most_mib: int,
+    compact_after: int,
+    compact_hours: int,
     log: bool,
     **address: Any,
 ) -> None:
@@ -54,13 +59,16 @@ def serve(
     check_libraries()
     from tabr.serving import run
     from tabr.serving.guards import Limits
+    from tabr.serving.service import Compacting
 
     if log:
         run.log_requests()
     tokens = run.read_tokens(token_file, read_token_file)
     limits = Limits(rows=most_rows, body_bytes=most_mib << 20)
+    compacting = Compacting(compact_after, 3600.0 * compact_hours)
+    given = {"tokens": tokens, "limits": limits, "compacting": compacting}
     try:
-        run.serve(model_file, tokens=tokens, limits=limits, **address)
+        run.serve(model_file, **given, **address)
     except KeyboardInterrupt:  # while it began or ended
         text = "interrupted; every change that was acknowledged is kept"
         raise Interrupted(text) from None

@@ -20,7 +20,7 @@ from tabr.errors import CellTypeError, DataError, UnknownIdError
 from tabr.serving import bulk, messages
 from tabr.serving.guards import Guard, Limits, Tokens
 from tabr.serving.served_model import ServedModel
-from tabr.serving.service import Service
+from tabr.serving.service import Compacting, Service
 from tabr.serving.store.changes import KeyReused
 from tabr.serving.store.connection import OutcomeUnknown, StoreError
 from tabr.text import plain_list
@@ -46,15 +46,15 @@ def create_app(
     tokens: Tokens | None = None,
     limits: Limits | None = None,
     *,
-    compact_at_end: bool = True,
+    compacting: Compacting | None = None,
 ) -> FastAPI:
     """Return the service of a model, as an ASGI app.
 
-    When the app ends, changes become a model file with `compact_at_end`, and the model
-    is closed.
+    Changes become a model file as `compacting` says. When the app ends, the model is
+    closed.
     """
     tokens, limits = tokens or Tokens(), limits or Limits()
-    service = Service(served, compact_at_end)
+    service = Service(served, compacting or Compacting())
     app = FastAPI(
         title="tabr",
         version=__version__,
@@ -141,7 +141,7 @@ def _add_changes(app: FastAPI, service: Service, r: messages.Requests) -> None:
     @app.post("/v1/compact", responses=messages.problems(409, 504))
     async def compact(key: Key = None) -> messages.Compaction:
         """Write a model file that holds all changes."""
-        return await service.change(served.compact, key)
+        return await service.compact(key)
 
 
 def _add_tables(app: FastAPI, service: Service, most_rows: int) -> None:

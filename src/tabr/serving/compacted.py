@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import zipfile
 from pathlib import Path
 from typing import Any
+
+from tabr.tables.files import draft_of
 
 
 def path_after(path: Path, seq: int) -> Path:
@@ -29,6 +32,22 @@ def written_beside(path: Path) -> list[Path]:
         return []
     fit = _fit_of(path)
     return [files[n] for n in sorted(files) if _fit_of(files[n]) == fit]
+
+
+def write(model: Any, path: Path) -> bytes:
+    """Write a model file that only its owner may read; return its content."""
+    with draft_of(path) as draft:
+        model.save(draft)
+        os.chmod(draft, 0o600)
+        return draft.read_bytes()
+
+
+def remove_old(path: Path, keep: int) -> list[Path]:
+    """Remove all but the last few model files that were made from this one."""
+    old = written_beside(path)[:-keep]
+    for file in old:
+        file.unlink(missing_ok=True)
+    return old
 
 
 def _fit_of(path: Path) -> Any:

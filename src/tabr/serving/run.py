@@ -15,7 +15,8 @@ import uvicorn
 from tabr.errors import DataError
 from tabr.serving.app import create_app
 from tabr.serving.guards import Limits, Tokens
-from tabr.serving.served_model import ServedModel
+from tabr.serving.served_model import KEPT_FILES, ServedModel
+from tabr.serving.service import Compacting
 
 TOKEN, READ_TOKEN = "TABR_TOKEN", "TABR_READ_TOKEN"
 SHORTEST = 16  # characters of a token
@@ -63,6 +64,8 @@ def serve(
     device: str | None = None,
     new_store: bool = False,
     accept_loss: bool = False,
+    compacting: Compacting | None = None,
+    keep: int = KEPT_FILES,
 ) -> None:
     """Serve a model file until the process is asked to end.
 
@@ -81,12 +84,12 @@ def serve(
     if store is None:
         store = path.with_name(f"{path.name}.memory")
     served = ServedModel(
-        path, store, device, new_store=new_store, accept_loss=accept_loss
+        path, store, device, new_store=new_store, accept_loss=accept_loss, keep=keep
     )
     if served.has_begun_store:
         print(f"tabr: a new store was begun: {served.store.place}", file=sys.stderr)
     config = uvicorn.Config(
-        create_app(served, tokens, limits),
+        create_app(served, tokens, limits, compacting=compacting),
         access_log=False,
         log_level="warning",
         server_header=False,

@@ -6,6 +6,7 @@ acknowledged change survives the process, and one that cannot be kept is never s
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
@@ -13,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -39,6 +41,8 @@ from tabr.serving.store.changes import (
 from tabr.serving.store.connection import NoStore, StoreDamaged, StoreError
 from tabr.text import plain, plain_list
 
+KEPT_FILES = 2  # of those that compaction wrote, by default
+MOST_ROWS = 10_000  # that are added at once when changes are made again
 MOST_TRIES = 5  # of following services that compact meanwhile
 COMPACT = "compact"  # the fingerprint of such a request
 
@@ -68,17 +72,20 @@ class ServedModel:
         *,
         new_store: bool = False,
         accept_loss: bool = False,
+        keep: int = KEPT_FILES,
     ) -> None:
         """Load the store's checkpoint, or else the model file, and replay the rest.
 
         A store is begun only after its model file was loaded, and opened only for the
         same bytes. So a file with a checkpoint need not be loaded again to be checked.
-        With `new_store` files of an old one are set aside.
+        With `new_store` files of an old one are set aside. Compaction keeps the last
+        files it wrote, `keep` of them.
         """
         with path.open("rb") as file:
             self.identity = hashlib.file_digest(file, "sha256").hexdigest()
         self.path, self._device, self._compacted = path, device, 0
-        self._changing = threading.RLock()
+        self._changing, self._compacting = threading.RLock(), threading.Lock()
+        self._keep = keep
         self.has_begun_store, model = False, None
         if new_store:
             model = load_model(path, device)
@@ -288,15 +295,15 @@ class ServedModel:
         return model, payload["ids"]
 
     def _replayed(self, state: State, changes: Sequence[Change]) -> State:
-        """Return the state after further changes."""
-        for change in changes:
-            changed, ids = self._changed(state.model, change.kind, change.payload)
-            if ids != change.response["ids"]:
+        """Return the state after further changes; rows are added together."""
+        for seq, kind, payload, expected in _together(changes):
+            changed, ids = self._changed(state.model, kind, payload)
+            if ids != expected:
                 raise DataError(
-                    f"change {change.seq} of the store must give the ids that it gave"
-                    f" before, however it gives others: the store is not of this model"
+                    f"change {seq} of the store must give the ids that it gave before,"
+                    " however it gives others: the store is not of this model"
                 )
-            state = State(changed, change.seq)
+            state = State(changed, seq)
         return state
 
     def catch_up(self) -> int:
@@ -308,28 +315,58 @@ class ServedModel:
             return self.applied - before
 
     def compact(self, key: str | None = None) -> Compaction:
-        """Write the present state as a model file, the store's new checkpoint."""
-        with self._changing:
-            if key is not None and (old := self.store.answer_to(key, COMPACT)):
-                return Compaction(**old)
-            self.catch_up()
-            path = compacted.path_after(self.path, self.applied)
+        """Write the present state as a model file, the store's new checkpoint.
+
+        Meanwhile predictions and changes go on.
+        """
+        with self._compacting:
+            with self._changing:
+                if key is not None and (old := self.store.answer_to(key, COMPACT)):
+                    return Compaction(**old)
+                self.catch_up()
+                state = self._state
+            path = compacted.path_after(self.path, state.applied)
             try:
-                self.model.save(path)
+                content = compacted.write(state.model, path)
             except OSError as error:
                 raise StoreError(
                     f"a model file with all changes must be written, however {path}"
                     f" cannot be ({error.strerror}): nothing was changed"
                 ) from error
-            done = Compaction(version=self.version, file=path.name)
+            done = Compaction(version=self._version(state), file=path.name)
             answer = None if key is None else (key, COMPACT, done.model_dump())
-            self.store.compact(self.applied, path.read_bytes(), answer)
-            self._compacted = self.applied
+            self.store.compact(state.applied, content, answer)
+            self._compacted = max(self._compacted, state.applied)
+            with contextlib.suppress(OSError):  # the next time, then
+                compacted.remove_old(self.path, self._keep)
             return done
+
+    def learn_of_compaction(self) -> None:
+        """Find out how many changes others have compacted."""
+        self._compacted = max(self._compacted, self.store.n_compacted())
 
     def close(self) -> None:
         """Close the store."""
         self.store.close()
+
+
+def _together(
+    changes: Sequence[Change],
+) -> Iterator[tuple[int, ChangeKind, dict[str, Any], list[int]]]:
+    """Yield changes with their ids; additions that follow one another are one."""
+    rows: list[Row] = []
+    labels: list[Any] = []
+    ids: list[int] = []
+    for change, after in zip_longest(changes, changes[1:]):
+        if change.kind != "add":
+            yield change.seq, change.kind, change.payload, change.response["ids"]
+            continue
+        rows += change.payload["rows"]
+        labels += change.payload["labels"]
+        ids += change.response["ids"]
+        if after is None or after.kind != "add" or len(rows) >= MOST_ROWS:
+            yield change.seq, "add", {"rows": rows, "labels": labels}, ids
+            rows, labels, ids = [], [], []
 
 
 @contextmanager

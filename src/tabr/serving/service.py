@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,11 +18,14 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.types import Scope
 
+from tabr.serving.messages import Compaction
 from tabr.serving.served_model import ServedModel
 from tabr.serving.store.connection import StoreError
 
 logger = logging.getLogger("tabr.serving")
 
+APART_SECONDS = 5.0  # at most, between services that would compact at once
+RETRY_SECONDS = 60.0  # after a compaction that failed
 HEALTH_SECONDS = 1.0  # for the store to answer
 CATCH_UP_SECONDS = 1.0  # between readings of a store that others may write to
 
@@ -119,6 +124,15 @@ class Batcher:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
+@dataclass(frozen=True)
+class Compacting:
+    """When changes become a model file without being asked to."""
+
+    changes: int = 1000  # so many are not yet in one
+    seconds: float = 24 * 3600.0  # one of them waits so long
+    at_end: bool = True  # the service ends
+
+
 class Health:
     """Whether the store of a model answers; asked at most twice a second."""
 
@@ -159,8 +173,11 @@ class Service:
     The model is closed when the app ends.
     """
 
-    def __init__(self, served: ServedModel, compact_at_end: bool) -> None:
-        self.served, self.compact_at_end = served, compact_at_end
+    def __init__(self, served: ServedModel, compacting: Compacting) -> None:
+        self.served, self.compacting = served, compacting
+        self._compactor = ThreadPoolExecutor(1, "compaction")
+        self._waiting_since: float | None = None  # of changes for a compaction
+        self._compaction: asyncio.Task[None] | None = None
         self.metrics = Metrics(served)
         self.predictions = Batcher(self._predict)
         self._readers = ThreadPoolExecutor(1, "explanations")
@@ -186,6 +203,32 @@ class Service:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._writers, work, *arguments)
 
+    async def compact(self, key: str | None = None) -> Compaction:
+        """Write a model file with all changes, while others are made."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._compactor, self.served.compact, key)
+
+    def _is_compaction_due(self) -> bool:
+        n = self.served.n_uncompacted
+        if not n:
+            self._waiting_since = None
+            return False
+        if self._waiting_since is None:
+            self._waiting_since = time.monotonic()
+        is_old = time.monotonic() - self._waiting_since >= self.compacting.seconds
+        return n >= self.compacting.changes or is_old
+
+    async def _compact_if_due(self) -> None:
+        """Compact, unless another service of the store has done so meanwhile."""
+        try:
+            await asyncio.sleep(random.uniform(0, APART_SECONDS))
+            await self.read(self.served.learn_of_compaction)
+            if self._is_compaction_due():
+                await self.compact()
+        except Exception as error:  # nothing is lost: the store has all changes
+            logger.warning("changes were not compacted: %s", error)
+            await asyncio.sleep(RETRY_SECONDS)
+
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         """Follow a shared store while the app runs; then compact and close."""
@@ -196,7 +239,10 @@ class Service:
         finally:
             self.ready = False
             following.cancel()
+            if self._compaction is not None:
+                self._compaction.cancel()
             await self.change(self._close)
+            self._compactor.shutdown(wait=False, cancel_futures=True)
             self.predictions.close()
             self.health.close()
             self._readers.shutdown(wait=False, cancel_futures=True)
@@ -209,10 +255,13 @@ class Service:
                 await self.change(self.served.catch_up)
             except Exception as error:  # the store may come back
                 logger.warning("the store cannot be read: %s", error)
+            is_idle = self._compaction is None or self._compaction.done()
+            if is_idle and self._is_compaction_due():
+                self._compaction = asyncio.create_task(self._compact_if_due())
 
     def _close(self) -> None:
         try:
-            if self.compact_at_end and self.served.n_uncompacted:
+            if self.compacting.at_end and self.served.n_uncompacted:
                 self.served.compact()
         except Exception as error:  # nothing is lost: the store has all changes
             logger.warning("changes were not compacted: %s", error)

@@ -269,6 +269,11 @@ class Store:
             checkpoint = self._checkpoint(database)
             return checkpoint, self._newer(database, checkpoint[0] if checkpoint else 0)
 
+    def n_compacted(self) -> int:
+        """Return the number of the last change that was compacted."""
+        with self._reader.transaction() as database:
+            return self._ends(database)[0]
+
     def _checkpoint(self, database: Connection) -> tuple[int, bytes] | None:
         parts = database.execute(
             "SELECT seq, digest, content FROM tabr_checkpoints WHERE identity = %s"

@@ -97,8 +97,8 @@ class Connection(ABC):
         """Turn the driver's errors into StoreErrors, without what it may reveal."""
         try:
             yield
-        except self.driver_error as error:
-            if self.is_damage(error):
+        except (self.driver_error, UnicodeError) as error:
+            if isinstance(error, UnicodeError) or self.is_damage(error):
                 raise StoreDamaged(
                     f"changes are kept in {self.place}, however it is damaged"
                     f" ({self.reason(error)}): {MEND}"

@@ -82,8 +82,8 @@ class Witness:
         """Forget all but the last change, or begin."""
         try:
             with draft_of(self.path) as draft:
-                draft.touch(0o600)
                 draft.write_bytes(_pack(seq, link))
+            os.chmod(self.path, 0o600)
         except OSError as error:
             raise StoreError(
                 f"each change leaves a record in {self.path}, however it cannot be"

@@ -72,6 +72,17 @@ def cuts(rounds: int, clients: int, out: Path) -> None:
     finish("cuts", run(rounds, clients), out)
 
 
+@main.command()
+@number("--rounds", 20, "How often.")
+@clients
+@out
+def backup(rounds: int, clients: int, out: Path) -> None:
+    """Back a service up under load, and restore it."""
+    from reliability.backups import run
+
+    finish("backup", run(rounds, clients), out)
+
+
 def finish(name: str, trials: Sequence[Trial], out: Path) -> None:
     """Print the trials and keep them; exit with 1 if one did not hold."""
     for trial in trials:

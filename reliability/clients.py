@@ -185,6 +185,9 @@ class Clients:
             self._errors.append(error)
 
     def _change(self, service: Service, client: int, draw: random.Random) -> None:
+        if service.address is None:  # it starts again
+            time.sleep(0.05)
+            return
         number, row = self.ledger.take(), draw.choice(self._rows)
         key = f"change-{number}" if client % 2 else None
         while True:

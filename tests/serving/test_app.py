@@ -255,6 +255,7 @@ def test_without_the_right_token_nothing_is_revealed_or_changed(served, rows):
             ("POST", "/v1/compact", None),
             ("GET", "/metrics", None),
             ("GET", "/openapi.json", None),
+            ("GET", "/v1/changes", None),
             ("GET", "/v1/nothing", None),
         ]
         for token in (None, "Bearer wrong", f"Bearer {WRITE}x", "Bearer ", WRITE):

@@ -22,6 +22,7 @@ from tabr.cli import (
     report,
     serve,
     sign,
+    stores,
     tune,
 )
 from tabr.cli.messages import Commands, debug
@@ -59,6 +60,9 @@ for _command in (
     audit.audit,
     report.report,
     serve.serve,
+    stores.backup,
+    stores.restore,
+    stores.history,
     sign.keygen,
     sign.sign,
     bench.bench,

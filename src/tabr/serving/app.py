@@ -80,6 +80,12 @@ def _rows(request: Any) -> list[dict[str, Any]]:
     return [row.model_dump(by_alias=True) for row in request.rows]
 
 
+def _client(request: Request) -> str | None:
+    """Return the name of the client's token, if it has one."""
+    name = request.scope.get("state", {}).get("client")
+    return None if name is None else str(name)
+
+
 def _add_questions(app: FastAPI, service: Service, r: messages.Requests) -> None:
     served = service.served
 
@@ -118,25 +124,41 @@ def _add_changes(app: FastAPI, service: Service, r: messages.Requests) -> None:
     served, problems = service.served, messages.problems(404, 409, 504)
 
     @app.post("/v1/candidates", status_code=201, responses=problems)
-    async def add(addition: r.addition, key: Key = None) -> messages.ChangeResult:  # type: ignore[name-defined]
+    async def add(
+        request: Request,
+        addition: r.addition,  # type: ignore[name-defined]
+        key: Key = None,
+    ) -> messages.ChangeResult:
         """Add labelled rows to the candidates; predictions use them at once."""
         _check_labels("row", addition.rows, addition.labels)
-        return await service.change(served.add, _rows(addition), addition.labels, key)
+        rows, who = _rows(addition), _client(request)
+        return await service.change(served.add, rows, addition.labels, key, who)
 
     @app.patch("/v1/candidates", responses=problems)
     async def relabel(
-        change: messages.Relabelling, key: Key = None
+        request: Request, change: messages.Relabelling, key: Key = None
     ) -> messages.ChangeResult:
         """Give candidates other labels."""
         _check_labels("id", change.ids, change.labels)
-        return await service.change(served.relabel, change.ids, change.labels, key)
+        who = _client(request)
+        return await service.change(served.relabel, change.ids, change.labels, key, who)
 
     @app.delete("/v1/candidates", responses=problems)
     async def remove(
-        removal: messages.Removal, key: Key = None
+        request: Request, removal: messages.Removal, key: Key = None
     ) -> messages.ChangeResult:
         """Remove candidates."""
-        return await service.change(served.remove, removal.ids, key)
+        who = _client(request)
+        return await service.change(served.remove, removal.ids, key, who)
+
+    @app.get("/v1/changes", response_model=messages.History)
+    async def changes(
+        after: Annotated[int, Query(ge=0, le=2**53, description="a number")] = 0,
+        n: Annotated[int, Query(ge=1, le=1000, description="how many")] = 100,
+    ) -> dict[str, Any]:
+        """Return who changed what and when, after the change of a number."""
+        entries = await service.read(served.store.history, after, n)
+        return {"changes": [entry._asdict() for entry in entries]}
 
     @app.post("/v1/compact", responses=messages.problems(409, 504))
     async def compact(key: Key = None) -> messages.Compaction:
@@ -180,6 +202,7 @@ def _add_tables(app: FastAPI, service: Service, most_rows: int) -> None:
     ) -> messages.ChangeResult:
         """Add the labelled rows of a table to the candidates."""
         media, content = bulk.media_type(request), await request.body()
+        who = _client(request)
 
         def work() -> messages.ChangeResult:
             types = {**served.schema.types, target: served.schema.target_type}
@@ -188,7 +211,7 @@ def _add_tables(app: FastAPI, service: Service, most_rows: int) -> None:
                 raise DataError(f"the table must have the column {target!r:.80}")
             labels = plain_list(frame.pop(target))
             frame = served.model.preprocessor_.match(frame, caller="The model")
-            return served.add(served.schema.to_rows(frame), labels, key)
+            return served.add(served.schema.to_rows(frame), labels, key, who)
 
         return await service.change(work)
 

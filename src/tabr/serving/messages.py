@@ -266,6 +266,23 @@ class Compaction(BaseModel):
     file: str
 
 
+class PastChange(BaseModel):
+    """Who changed what, and when."""
+
+    seq: int
+    kind: str
+    ids: str  # such as "3-5,9"
+    n: int
+    who: str | None
+    at: float
+
+
+class History(BaseModel):
+    """Changes in order; the next page begins after the last of them."""
+
+    changes: list[PastChange]
+
+
 class Problem(BaseModel):
     """The reason of a refusal, in one sentence or field by field."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import hashlib
 import json
 import tempfile
 import threading
@@ -27,6 +26,7 @@ from tabr.estimators import load_model
 from tabr.prediction.explanation import Explanation
 from tabr.prediction.uncertainty import Signals, intervals, sets
 from tabr.serving import compacted
+from tabr.serving.backup import identity_of
 from tabr.serving.messages import ChangeResult, Compaction, Row, Schema
 from tabr.serving.store.changes import (
     Change,
@@ -81,8 +81,7 @@ class ServedModel:
         With `new_store` files of an old one are set aside. Compaction keeps the last
         files it wrote, `keep` of them.
         """
-        with path.open("rb") as file:
-            self.identity = hashlib.file_digest(file, "sha256").hexdigest()
+        self.identity = identity_of(path)
         self.path, self._device, self._compacted = path, device, 0
         self._changing, self._compacting = threading.RLock(), threading.Lock()
         self._keep = keep
@@ -224,23 +223,37 @@ class ServedModel:
     # --- changes --------------------------------------------------------------------
 
     def add(
-        self, rows: list[Row], labels: list[Any], key: str | None = None
+        self,
+        rows: list[Row],
+        labels: list[Any],
+        key: str | None = None,
+        who: str | None = None,
     ) -> ChangeResult:
         """Add labelled rows to the candidates, durably."""
-        return self._change("add", {"rows": rows, "labels": labels}, key)
+        return self._change("add", {"rows": rows, "labels": labels}, key, who)
 
     def relabel(
-        self, ids: list[int], labels: list[Any], key: str | None = None
+        self,
+        ids: list[int],
+        labels: list[Any],
+        key: str | None = None,
+        who: str | None = None,
     ) -> ChangeResult:
         """Give candidates other labels, durably."""
-        return self._change("relabel", {"ids": ids, "labels": labels}, key)
+        return self._change("relabel", {"ids": ids, "labels": labels}, key, who)
 
-    def remove(self, ids: list[int], key: str | None = None) -> ChangeResult:
+    def remove(
+        self, ids: list[int], key: str | None = None, who: str | None = None
+    ) -> ChangeResult:
         """Remove candidates, durably."""
-        return self._change("remove", {"ids": ids}, key)
+        return self._change("remove", {"ids": ids}, key, who)
 
     def _change(
-        self, kind: ChangeKind, payload: dict[str, Any], key: str | None
+        self,
+        kind: ChangeKind,
+        payload: dict[str, Any],
+        key: str | None,
+        who: str | None,
     ) -> ChangeResult:
         fingerprint = json.dumps([kind, payload], sort_keys=True)
         with self._changing:
@@ -257,7 +270,7 @@ class ServedModel:
 
             change, is_new = self._from_store(
                 lambda applied: self.store.append(
-                    make, after=applied, key=key, fingerprint=fingerprint
+                    make, after=applied, key=key, fingerprint=fingerprint, who=who
                 )
             )
             if is_new:

@@ -16,6 +16,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -64,6 +65,43 @@ class Change(NamedTuple):
 
 _OF_MODEL = "SELECT version FROM tabr_store WHERE identity = %s"
 _SETTLE = "UPDATE tabr_store SET settled = %s WHERE identity = %s"
+
+
+class Entry(NamedTuple):
+    """Who changed what, and when."""
+
+    seq: int
+    kind: str
+    ids: str  # in few characters: "3-5,9"
+    n: int  # candidates
+    who: str | None
+    at: float  # seconds since 1970
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that a store holds of a model at one moment.
+
+    Attributes:
+        identity: The SHA-256 of the model file.
+        compacted: The last change in the checkpoint.
+        link: The checksum of the last compacted change.
+        last: The number of the last change.
+        checkpoint: The model file with the compacted changes.
+        changes: Rows of the others, and their links.
+        keys: Rows of keys of compacted changes.
+        log: Rows of the history of compacted changes.
+    """
+
+    identity: str
+    compacted: int
+    link: str
+    last: int
+    checkpoint: bytes | None
+    changes: list[list[Any]]
+    keys: list[list[Any]]
+    log: list[list[Any]]
+
 
 NewChange = tuple[ChangeKind, dict[str, Any], dict[str, Any]]  # kind, payload, response
 Answer = tuple[str, str, dict[str, Any]]  # key, fingerprint and response of a request
@@ -274,6 +312,78 @@ class Store:
         with self._reader.transaction() as database:
             return self._ends(database)[0]
 
+    def n_changes(self) -> int:
+        """Return the number of the last change."""
+        with self._reader.transaction() as database:
+            return self._ends(database)[1]
+
+    def history(self, after: int, n: int) -> list[Entry]:
+        """Return who made the next n changes, what they were and when.
+
+        Of changes that earlier versions have compacted nothing is known.
+        """
+        page = "WHERE identity = %s AND seq > %s ORDER BY seq LIMIT %s"
+        asked = self._identity, after, n
+        with self._reader.transaction() as database:
+            self._ends(database)
+            old = database.execute(
+                f"SELECT {LOGGED}, digest FROM tabr_log {page}", *asked
+            )
+            columns = "seq, kind, response, who, at"
+            new = database.execute(f"SELECT {columns} FROM tabr_changes {page}", *asked)
+        entries = []
+        for *values, own in old:
+            if digest(*values) != own:
+                raise self._damaged(f"the log of change {values[0]} was altered")
+            entries.append(Entry(*values))
+        for seq, kind, response, who, at in new:
+            ids = response_ids(response)
+            entries.append(Entry(seq, kind, ranges(ids), len(ids), who, at))
+        return entries[:n]
+
+    def snapshot(self) -> Snapshot:
+        """Return all that the store holds at this moment."""
+        of_model = "WHERE identity = %s"
+        with self._reader.transaction() as database:
+            checkpoint = self._checkpoint(database)
+            first, last = self._ends(database)
+            self._newer(database, first)  # which checks the chain
+            rows = [
+                [list(row) for row in database.execute(sql, self._identity)]
+                for sql in (
+                    f"SELECT {LINKED}, link FROM tabr_changes {of_model} ORDER BY seq",
+                    f"SELECT {KEPT}, digest FROM tabr_keys {of_model}",
+                    f"SELECT {LOGGED}, digest FROM tabr_log {of_model} ORDER BY seq",
+                )
+            ]
+            link_of_first = self._link_at(database, first)
+        if link_of_first is None:
+            raise self._damaged(f"change {first} is missing")
+        content = None if checkpoint is None else checkpoint[1]
+        return Snapshot(self._identity, first, link_of_first, last, content, *rows)
+
+    def fill(self, snapshot: Snapshot) -> None:
+        """Take all of a snapshot; the store must be new."""
+        with self._writing() as database:
+            if self._ends(database) != (0, 0) or self._checkpoint(database):
+                raise StoreError(
+                    f"a snapshot needs a new store, however {self.place} is not"
+                )
+            for table, columns, rows in (
+                ("tabr_changes", f"identity, {LINKED}, link", snapshot.changes),
+                ("tabr_keys", f"identity, {KEPT}, digest", snapshot.keys),
+                ("tabr_log", f"identity, {LOGGED}, digest", snapshot.log),
+            ):
+                for row in rows:
+                    database.execute(insert(table, columns), self._identity, *row)
+            if snapshot.checkpoint is not None:
+                self._write_checkpoint(
+                    database, snapshot.compacted, snapshot.checkpoint, snapshot.link
+                )
+            self._newer(database, snapshot.compacted)  # which checks the chain
+            if self._witness is not None:
+                self._witness.begin(*self._end(database))
+
     def _checkpoint(self, database: Connection) -> tuple[int, bytes] | None:
         parts = database.execute(
             "SELECT seq, digest, content FROM tabr_checkpoints WHERE identity = %s"
@@ -424,6 +534,7 @@ class Store:
         """
         key_hash = None if key is None else _hash(key)
         fingerprint, token = _hash(fingerprint), secrets.token_hex(16)
+        who = None if who is None else json.dumps(who)[1:-1]  # ASCII
         try:
             with self._writing() as database:
                 if key_hash is not None:
@@ -510,16 +621,21 @@ class Store:
             self._keep_keys_and_log(database, seq)
             execute(f"DELETE FROM tabr_changes {of_old}", identity, seq)
             execute("DELETE FROM tabr_checkpoints WHERE identity = %s", identity)
-            whole, columns = content_digest(model), "part, seq, content, link, digest"
-            sql = insert("tabr_checkpoints", f"identity, {columns}")
-            for part, start in enumerate(range(0, max(1, len(model)), PART_BYTES)):
-                content = model[start : start + PART_BYTES]
-                execute(sql, identity, part, seq, content, end, whole)
+            self._write_checkpoint(database, seq, model, end)
             too_old = time.time() - KEY_SECONDS
             sql = "DELETE FROM tabr_keys WHERE identity = %s AND at < %s"
             execute(sql, identity, too_old)
             if self._witness is not None:
                 self._cut(self._witness, database)
+
+    def _write_checkpoint(
+        self, database: Connection, seq: int, model: bytes, end: str | None
+    ) -> None:
+        whole, columns = content_digest(model), "part, seq, content, link, digest"
+        sql = insert("tabr_checkpoints", f"identity, {columns}")
+        for part, start in enumerate(range(0, max(1, len(model)), PART_BYTES)):
+            content = model[start : start + PART_BYTES]
+            database.execute(sql, self._identity, part, seq, content, end, whole)
 
     def _keep_keys_and_log(self, database: Connection, seq: int) -> None:
         """Keep who changed what when, and the keys, of changes that are compacted."""

@@ -25,7 +25,9 @@ def page() -> None:
     write_page()
 
 
-def number(name: str, default: int, text: str, least: int = 1) -> Callable[[Command], Command]:
+def number(
+    name: str, default: int, text: str, least: int = 1
+) -> Callable[[Command], Command]:
     """Return an option that is a whole number."""
     kind = click.IntRange(least)
     return click.option(name, type=kind, default=default, show_default=True, help=text)

@@ -66,9 +66,9 @@ def serve(
     tokens = run.read_tokens(token_file, read_token_file)
     limits = Limits(rows=most_rows, body_bytes=most_mib << 20)
     compacting = Compacting(compact_after, 3600.0 * compact_hours)
-    given = {"tokens": tokens, "limits": limits, "compacting": compacting}
+    more = {**address, "compacting": compacting}
     try:
-        run.serve(model_file, **given, **address)
+        run.serve(model_file, tokens=tokens, limits=limits, **more)
     except KeyboardInterrupt:  # while it began or ended
         text = "interrupted; every change that was acknowledged is kept"
         raise Interrupted(text) from None

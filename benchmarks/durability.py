@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import timing
-from benchmarks.serve import make_model
+from benchmarks.serve import TOKEN, environment, make_model
 
 FIRST_LABEL = 10_000.0  # of the updates: 10000, 10001, ...
 
@@ -44,7 +44,9 @@ class Service:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "tabr", "serve", str(self.path), "--port", "0"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=environment()
+        )
         assert self.process.stdout is not None
         address = self.process.stdout.readline().split()[0]
         host, port = address.removeprefix("http://").rsplit(":", 1)
@@ -54,7 +56,8 @@ class Service:
         """Return status and JSON of an answer; None if there was none."""
         connection = http.client.HTTPConnection(*self.address, timeout=20)
         try:
-            more = {"content-type": "application/json", **headers}
+            token = {"authorization": f"Bearer {TOKEN}"}
+            more = {"content-type": "application/json", **token, **headers}
             connection.request(method, path, json.dumps(body), more)
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from reliability import foreign_pages
 from reliability.page import write_page
+from reliability.trials import keep
 
 
 @click.group(context_settings={"max_content_width": 88})
@@ -16,6 +18,12 @@ def main() -> None:
 def page() -> None:
     """Write docs/reliability.md from the kept trials."""
     write_page()
+
+
+@main.command()
+def pages() -> None:
+    """Let foreign pages in Chromium try to read from a service and to change it."""
+    keep("pages", foreign_pages.trials())
 
 
 if __name__ == "__main__":

@@ -13,18 +13,20 @@ from starlette.testclient import TestClient
 
 from tabr import TabRRegressor
 from tabr.serving.app import create_app
-from tabr.serving.guards import Limits, Tokens
+from tabr.serving.guards import Limits
 from tabr.serving.served_model import ServedModel
 from tabr.serving.store.connection import StoreError
+from tabr.serving.tokens import Tokens
 
-from .conftest import houses
+from .conftest import OWN, houses
 
 WRITE, READ = "w" * 20, "r" * 20
 
 
 @pytest.fixture
 def client(served: ServedModel) -> Iterator[TestClient]:
-    with TestClient(create_app(served), raise_server_exceptions=False) as client:
+    app = create_app(served)
+    with TestClient(app, OWN, raise_server_exceptions=False) as client:
         yield client
 
 
@@ -175,7 +177,7 @@ def test_tables_go_in_and_out(client, served, media):
         answer = client.post("/v1/predict/table", content=bad, headers=headers)
         assert answer.status_code == 422
     other = client.post("/v1/predict/table", content=content)
-    assert other.status_code == 422
+    assert other.status_code == 415
 
 
 def test_cells_that_are_no_values_are_refused(client):
@@ -206,7 +208,7 @@ def from_bytes(content: bytes, media: str) -> pd.DataFrame:
 
 def test_without_the_right_token_nothing_is_revealed_or_changed(served, rows):
     app = create_app(served, Tokens(WRITE, READ))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, OWN, raise_server_exceptions=False) as client:
         before = served.version
         body = {"rows": rows[:1], "labels": [1.0]}
         asked = [
@@ -243,17 +245,19 @@ def test_without_the_right_token_nothing_is_revealed_or_changed(served, rows):
 
 def test_too_much_is_refused(served, rows):
     app = create_app(served, limits=Limits(rows=3, body_bytes=2000))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, OWN, raise_server_exceptions=False) as client:
         answer = client.post("/v1/predict", json={"rows": rows[:4]})
         assert answer.status_code == 422
-        answer = client.post("/v1/predict", content=b"x" * 3000)
+        headers = {"content-type": "application/json"}
+        answer = client.post("/v1/predict", content=b"x" * 3000, headers=headers)
         assert answer.status_code == 413
 
         def parts() -> Iterator[bytes]:
             for _ in range(30):
                 yield b"x" * 100
 
-        assert client.post("/v1/predict", content=parts()).status_code == 413
+        answer = client.post("/v1/predict", content=parts(), headers=headers)
+        assert answer.status_code == 413
 
 
 def test_a_store_that_fails_is_said_and_the_service_goes_on(client, served, rows):
@@ -305,7 +309,7 @@ def test_requests_are_counted_by_route(client, rows):
 def test_the_end_compacts_what_has_changed(model_file: Path):
     served = ServedModel(model_file, model_file.with_name("store"), "cpu")
     rows = served.schema.to_rows(houses(1)[0])
-    with TestClient(create_app(served)) as client:
+    with TestClient(create_app(served), OWN) as client:
         client.post("/v1/candidates", json={"rows": rows, "labels": [1.0]})
     assert model_file.with_name("houses-1.tabr").is_file()
     again = ServedModel(model_file, model_file.with_name("store"), "cpu")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tabr.cli import options
-from tabr.cli.messages import debug
+from tabr.cli.messages import Mistake, debug
 
 
 @click.command()
@@ -30,6 +30,14 @@ from tabr.cli.messages import debug
     type=options.input_type,
     help="The token that may only read.  [default: TABR_READ_TOKEN]",
 )
+@click.option("--no-token", is_flag=True, help="Let all programs of this machine in.")
+@click.option(
+    "--allow-host",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="A name by which clients ask, such as a proxy's; repeatable.",
+)
 @options.count("--most-rows", default=1000, help="Rows of a request.")
 @options.count("--most-mib", default=16, help="Size of a request's body.")
 @options.device
@@ -39,10 +47,14 @@ def serve(
     model_file: Path,
     token_file: Path | None,
     read_token_file: Path | None,
+    no_token: bool,
+    names: tuple[str, ...],
+    host: str,
+    port: int,
     most_rows: int,
     most_mib: int,
     log: bool,
-    **address: Any,
+    **more: Any,
 ) -> None:
     """Serve MODEL over HTTP: predictions, explanations, and a memory that lasts."""
     check_libraries()
@@ -51,9 +63,15 @@ def serve(
 
     if log:
         run.log_requests()
-    tokens = run.read_tokens(token_file, read_token_file)
+    found = run.read_tokens(token_file, read_token_file)
+    if no_token and found.needed:
+        raise Mistake(
+            "--no-token lets all in, however a token is set as well: leave one out"
+        )
+    tokens = found if found.needed or no_token else None
     limits = Limits(rows=most_rows, body_bytes=most_mib << 20)
-    run.serve(model_file, tokens=tokens, limits=limits, **address)
+    address = run.Address(host, port, names)
+    run.serve(model_file, address, tokens=tokens, limits=limits, **more)
 
 
 def check_libraries() -> None:

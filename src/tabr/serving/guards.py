@@ -1,15 +1,13 @@
-"""Checks before a request is answered: its token, its size and its time."""
+"""Checks before a request is answered: who asks, from where, how much, how long."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -17,12 +15,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tabr.serving.origins import Origins
 from tabr.serving.service import Metrics
+from tabr.serving.tokens import Tokens
 
 logger = logging.getLogger("tabr.serving")
 
-Rights = Literal["read", "write"]
 OPEN = ("/", "/healthz", "/readyz", "/docs")  # and /static: without any data
+# Types of a body that a browser sends for no foreign page, unless it asks first.
+BODIES = ("application/json", "text/csv", "application/vnd.apache.arrow.stream")
 
 HEADERS: Mapping[str, str] = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:;"
@@ -35,36 +36,6 @@ HEADERS: Mapping[str, str] = {
     "permissions-policy": "geolocation=(), camera=(), microphone=()",
     "cache-control": "no-store",
 }
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """The tokens for writing and for reading; without any, all clients may write."""
-
-    write: str | None = field(default=None, repr=False)
-    read: str | None = field(default=None, repr=False)
-
-    @property
-    def needed(self) -> bool:
-        """Whether a client must send a token."""
-        return self.write is not None or self.read is not None
-
-    def rights(self, header: str | None) -> Rights | None:
-        """Return the rights that an Authorization header gives; None is no right.
-
-        The comparison takes the same time for all headers.
-        """
-        if not self.needed:
-            return "write"
-        scheme, _, token = (header or "").partition(" ")
-        sent = token.strip().encode()
-        may_read, may_write = (
-            secrets.compare_digest(sent, (expected or "").encode()) and bool(expected)
-            for expected in (self.read, self.write)
-        )
-        if scheme.lower() != "bearer":
-            return None
-        return "write" if may_write else "read" if may_read else None
 
 
 @dataclass(frozen=True)
@@ -82,10 +53,15 @@ class Guard:
     """The middleware: it checks, adds headers, counts, and logs without contents."""
 
     def __init__(
-        self, app: ASGIApp, tokens: Tokens, limits: Limits, metrics: Metrics
+        self,
+        app: ASGIApp,
+        tokens: Tokens,
+        origins: Origins,
+        limits: Limits,
+        metrics: Metrics,
     ) -> None:
-        self.app, self.tokens, self.limits = app, tokens, limits
-        self.metrics = metrics
+        self.app, self.tokens, self.origins = app, tokens, origins
+        self.limits, self.metrics = limits, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -126,23 +102,43 @@ class Guard:
             logger.info("%s %s %d %.1f ms", method, path, status, 1000 * seconds)
 
     def _admit(self, scope: Scope) -> None:
-        headers, path = Headers(scope=scope), scope["path"]
-        rights = self.tokens.rights(headers.get("authorization"))
+        """Refuse by its headers a request that may not come."""
+        self.origins.check(scope)
+        self._check_token(scope)
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "0")
+        n_bytes = int(length) if length.isdecimal() else math.inf
+        if n_bytes == 0 and "transfer-encoding" not in headers:
+            return
+        media = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media not in BODIES:
+            raise HTTPException(
+                415, f"a body must come as {', '.join(BODIES)}, however: {media!r:.80}"
+            )
+        self._check_size(n_bytes)
+
+    def _check_token(self, scope: Scope) -> None:
+        path, state = scope["path"], scope.setdefault("state", {})
+        token = self.tokens.find(Headers(scope=scope).get("authorization"))
+        state["client"] = token and token.name
+        state["rights"] = token.rights if token else None
+        if not self.tokens.needed:
+            state["rights"] = "write"
+        elif token is not None and token.is_over:
+            state["rights"] = None
         is_open = path in OPEN or path.startswith("/static/")
-        if rights is None and not is_open:
+        if state["rights"] is None and not is_open:
+            wrong = "none or a wrong one" if token is None else "one that has expired"
             raise HTTPException(
                 401,
-                "a token must come as `Authorization: Bearer TOKEN`, however none or a"
-                " wrong one came",
+                "a token must come as `Authorization: Bearer TOKEN`, however"
+                f" {wrong} came",
                 {"www-authenticate": "Bearer"},
             )
-        scope.setdefault("state", {})["rights"] = rights
         changes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
         writes = path.startswith(("/v1/candidates", "/v1/compact")) and changes
-        if writes and rights != "write":
+        if writes and state["rights"] != "write":
             raise HTTPException(403, "this token may read and not write: use another")
-        length = headers.get("content-length", "0")
-        self._check_size(int(length) if length.isdigit() else math.inf)
 
     def _check_size(self, n_bytes: float) -> None:
         if n_bytes > self.limits.body_bytes:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import logging
 import os
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
 
 from tabr.errors import DataError
 from tabr.serving.app import create_app
-from tabr.serving.guards import Limits, Tokens
+from tabr.serving.guards import Limits
+from tabr.serving.origins import Origins, check_name, is_loopback
 from tabr.serving.served_model import ServedModel
+from tabr.serving.tokens import Tokens, new_secret
 
 TOKEN, READ_TOKEN = "TABR_TOKEN", "TABR_READ_TOKEN"
 SHORTEST = 16  # characters of a token
@@ -40,23 +42,26 @@ def _token(path: Path | None, variable: str) -> str | None:
     return token
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address.
+@dataclass(frozen=True)
+class Address:
+    """Where the service listens.
 
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
+    Attributes:
+        host: The address; others than this machine reach it with a token alone.
+        port: The port; 0 is any free one.
+        names: More names by which clients ask, such as that of a proxy.
     """
-    with contextlib.suppress(ValueError):  # which is a name
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    names: tuple[str, ...] = ()
 
 
 def serve(
     path: Path,
+    address: Address | None = None,
     *,
     store: str | Path | None = None,
-    host: str = "127.0.0.1",
-    port: int = 8000,
     tokens: Tokens | None = None,
     limits: Limits | None = None,
     device: str | None = None,
@@ -64,20 +69,27 @@ def serve(
     """Serve a model file until the process is asked to end.
 
     Changes are kept in `store`, a folder or a postgresql:// address; None is a folder
-    beside the model. Port 0 is any free one. Without tokens, only this machine may ask.
+    beside the model. None of `tokens` makes one, which is printed with the address;
+    with empty ones all of this machine may ask.
     """
-    tokens = tokens or Tokens()
-    if not tokens.needed and not is_loopback(host):
+    address = address or Address()
+    origins = Origins(address.host, tuple(map(check_name, address.names)))
+    if not (tokens and tokens.needed) and not is_loopback(address.host):
         raise DataError(
             f"without a token the service may listen on this machine alone, however"
-            f" {host} can be reached by others: set {TOKEN} or use --token-file"
+            f" {address.host} can be reached by others: set {TOKEN} or use --token-file"
         )
-    listening = _listen(host, port)
+    # In the fragment, which a browser sends to nobody.
+    fragment = ""
+    if tokens is None:
+        tokens = Tokens(new_secret())
+        fragment = f"/#token={tokens.write}"
+    listening = _listen(address.host, address.port)
     if store is None:
         store = path.with_name(f"{path.name}.memory")
     served = ServedModel(path, store, device)
     config = uvicorn.Config(
-        create_app(served, tokens, limits),
+        create_app(served, tokens, limits, origins=origins),
         access_log=False,
         log_level="warning",
         server_header=False,
@@ -88,7 +100,10 @@ def serve(
         timeout_graceful_shutdown=10,
     )
     server = _Server(config)
+    server.fragment = fragment
     access = "a token is needed" if tokens.needed else "no token: this machine alone"
+    if fragment:
+        access = "the address carries a token, made for this run"
     server.message = (
         f"{len(served.model.candidates_):,} candidates, version {served.version};"
         f" {access}. Page at /, API at /docs; ctrl-c ends it"
@@ -116,14 +131,15 @@ def _listen(host: str, port: int) -> socket.socket:
 class _Server(uvicorn.Server):
     """A server that prints its address and a message once it listens."""
 
-    message = ""
+    message = fragment = ""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""
         await super().startup(sockets)
         if self.started and sockets:
             host, port = sockets[0].getsockname()[:2]
-            print(f"http://{host}:{port}  {self.message}", flush=True)
+            host = f"[{host}]" if ":" in host else host
+            print(f"http://{host}:{port}{self.fragment}  {self.message}", flush=True)
 
 
 def log_requests() -> None:

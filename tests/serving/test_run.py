@@ -1,5 +1,6 @@
 """The service as a process: starting, ending, being killed, slow clients."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from benchmarks.durability import full_disk, kill_rounds
 from tabr import cli
 from tabr.errors import DataError
 from tabr.serving.origins import is_loopback
-from tabr.serving.run import read_tokens
+from tabr.serving.run import listen, read_tokens
 from tabr.serving.served_model import ServedModel
 
 from .conftest import houses
@@ -83,6 +85,28 @@ def test_it_says_where_it_listens_and_who_may_ask(model_file: Path):
         assert "a token is needed" in line and token not in line
         assert get(host, port, f"{asked}x\r\n\r\n").startswith(b"HTTP/1.1 401")
         assert get(host, port, f"{asked}{token}\r\n\r\n").startswith(b"HTTP/1.1 200")
+
+
+def test_answers_are_not_held_back():
+    async def accepted_option() -> int:
+        loop, found = asyncio.get_running_loop(), asyncio.Event()
+
+        class Server(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                self.socket = transport.get_extra_info("socket")
+                found.set()
+
+        protocol = Server()
+        listening = listen("127.0.0.1", 0)
+        async with await loop.create_server(lambda: protocol, sock=listening):
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            await found.wait()
+            option = protocol.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            writer.close()
+        return option
+
+    with ThreadPoolExecutor(1) as thread:  # tests of the page leave a loop in this one
+        assert thread.submit(asyncio.run, accepted_option()).result() != 0
 
 
 def test_a_proxy_may_ask_by_its_name(model_file: Path):

@@ -1,7 +1,9 @@
 """The service over HTTP, in one process."""
 
+import gc
 import io
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -258,6 +260,23 @@ def test_too_much_is_refused(served, rows):
 
         answer = client.post("/v1/predict", content=parts(), headers=headers)
         assert answer.status_code == 413
+
+
+def test_a_refused_body_is_let_go_at_once(client):
+    headers, size = {"content-type": "application/json"}, 2_000_000
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(8):
+            body = b" " * size
+            answer = client.post("/v1/predict", content=body, headers=headers)
+            assert answer.status_code == 422
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert held < 12 * size  # of which the client here holds 8; it was 24
 
 
 def test_a_store_that_fails_is_said_and_the_service_goes_on(client, served, rows):

@@ -38,6 +38,13 @@ from tabr.cli.messages import Mistake, debug
     multiple=True,
     help="A name by which clients ask, such as a proxy's; repeatable.",
 )
+@click.option(
+    "--proxy",
+    "proxies",
+    metavar="ADDRESS",
+    multiple=True,
+    help="A proxy, which tells its clients in X-Forwarded-For; repeatable.",
+)
 @options.count("--most-rows", default=1000, help="Rows of a request.")
 @options.count("--most-mib", default=16, help="Size of a request's body.")
 @options.device
@@ -49,6 +56,7 @@ def serve(
     read_token_file: Path | None,
     no_token: bool,
     names: tuple[str, ...],
+    proxies: tuple[str, ...],
     host: str,
     port: int,
     most_rows: int,
@@ -70,7 +78,7 @@ def serve(
         )
     tokens = found if found.needed or no_token else None
     limits = Limits(rows=most_rows, body_bytes=most_mib << 20)
-    address = run.Address(host, port, names)
+    address = run.Address(host, port, names, proxies)
     run.serve(model_file, address, tokens=tokens, limits=limits, **more)
 
 

@@ -257,6 +257,8 @@ def _add_refusals(app: FastAPI) -> None:
             {"loc": list(e["loc"]), "msg": e["msg"], "type": e["type"]}
             for e in error.errors()
         ]
+        # Its frames hold the body and itself, which only a rare collection would find.
+        error.__traceback__ = error.__cause__ = error.__context__ = None
         return JSONResponse({"detail": detail[:100]}, 422)
 
     @app.exception_handler(Exception)

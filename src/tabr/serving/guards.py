@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -17,11 +16,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tabr.serving.origins import Origins
 from tabr.serving.service import Metrics
+from tabr.serving.shares import ShareLimits, Shares
 from tabr.serving.tokens import Tokens
 
 logger = logging.getLogger("tabr.serving")
 
 OPEN = ("/", "/healthz", "/readyz", "/docs")  # and /static: without any data
+METHODS = ("POST", "PUT", "PATCH", "DELETE")  # that may have a body
 # Types of a body that a browser sends for no foreign page, unless it asks first.
 BODIES = ("application/json", "text/csv", "application/vnd.apache.arrow.stream")
 
@@ -47,6 +48,7 @@ class Limits:
     rows: int = 1000  # of a request in JSON
     bulk_rows: int = 200_000  # of a table
     seconds: float = 60.0  # until the answer is complete
+    shares: ShareLimits = field(default_factory=ShareLimits)
 
 
 class Guard:
@@ -62,6 +64,7 @@ class Guard:
     ) -> None:
         self.app, self.tokens, self.origins = app, tokens, origins
         self.limits, self.metrics = limits, metrics
+        self.shares = Shares(limits.shares)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -78,15 +81,7 @@ class Guard:
             await send(message)
 
         try:
-            self._admit(scope)
-            content = await self._read(scope, receive)
-            body: list[Message] = [{"type": "http.request", "body": content}]
-
-            async def replay() -> Message:
-                return body.pop() if body else await receive()
-
-            inner = self.app(scope, replay, answer)
-            await asyncio.wait_for(inner, self.limits.seconds)
+            await self._pass_on(scope, receive, answer)
         except (HTTPException, TimeoutError) as error:
             if isinstance(error, TimeoutError):
                 error = HTTPException(503, "the answer took too long")
@@ -101,21 +96,43 @@ class Guard:
             method, path = scope["method"], scope["path"]
             logger.info("%s %s %d %.1f ms", method, path, status, 1000 * seconds)
 
-    def _admit(self, scope: Scope) -> None:
-        """Refuse by its headers a request that may not come."""
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have a request answered while there is room for it and its body."""
+        n_bytes = self._admit(scope)
+        if _is_open(scope["path"]):  # which takes nothing, and must always answer
+            await asyncio.wait_for(self.app(scope, receive, send), self.limits.seconds)
+            return
+        client = scope["client"][0] if scope.get("client") else ""
+        with self.shares.request(client):
+            async with self.shares.body(client, n_bytes):
+                content = await self._read(scope, receive) if n_bytes else b""
+                body: list[Message] = [{"type": "http.request", "body": content}]
+
+                async def replay() -> Message:
+                    return body.pop() if body else await receive()
+
+                inner = self.app(scope, replay, send)
+                await asyncio.wait_for(inner, self.limits.seconds)
+
+    def _admit(self, scope: Scope) -> int:
+        """Return how long the body may be; refuse what may not come by its headers."""
         self.origins.check(scope)
         self._check_token(scope)
         headers = Headers(scope=scope)
         length = headers.get("content-length", "0")
-        n_bytes = int(length) if length.isdecimal() else math.inf
-        if n_bytes == 0 and "transfer-encoding" not in headers:
-            return
+        if length == "0" and "transfer-encoding" not in headers:
+            return 0
+        if scope["method"] not in METHODS or not scope["path"].startswith("/v1/"):
+            raise HTTPException(413, "this request has no body, however one came")
         media = headers.get("content-type", "").partition(";")[0].strip().lower()
         if media not in BODIES:
             raise HTTPException(
                 415, f"a body must come as {', '.join(BODIES)}, however: {media!r:.80}"
             )
+        # What does not tell its length may be as long as any.
+        n_bytes = int(length[:20]) if length.isdecimal() else 0
         self._check_size(n_bytes)
+        return n_bytes or self.limits.body_bytes
 
     def _check_token(self, scope: Scope) -> None:
         path, state = scope["path"], scope.setdefault("state", {})
@@ -126,8 +143,7 @@ class Guard:
             state["rights"] = "write"
         elif token is not None and token.is_over:
             state["rights"] = None
-        is_open = path in OPEN or path.startswith("/static/")
-        if state["rights"] is None and not is_open:
+        if state["rights"] is None and not _is_open(path):
             wrong = "none or a wrong one" if token is None else "one that has expired"
             raise HTTPException(
                 401,
@@ -140,7 +156,7 @@ class Guard:
         if writes and state["rights"] != "write":
             raise HTTPException(403, "this token may read and not write: use another")
 
-    def _check_size(self, n_bytes: float) -> None:
+    def _check_size(self, n_bytes: int) -> None:
         if n_bytes > self.limits.body_bytes:
             most = f"{self.limits.body_bytes / 2**20:.3g} MiB"
             raise HTTPException(413, f"a body may have at most {most}: send fewer rows")
@@ -158,3 +174,8 @@ class Guard:
         except ClientDisconnect:
             raise HTTPException(400, "the client left") from None
         return bytes(body)
+
+
+def _is_open(path: str) -> bool:
+    """Whether a path is for all, with a token or without."""
+    return path in OPEN or path.startswith("/static/")

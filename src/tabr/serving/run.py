@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from tabr.errors import DataError
 from tabr.serving.app import create_app
+from tabr.serving.connections import HEAD, Connections
 from tabr.serving.guards import Limits
 from tabr.serving.origins import Origins, check_name, is_loopback
 from tabr.serving.served_model import ServedModel
@@ -20,7 +22,6 @@ from tabr.serving.tokens import Tokens, new_secret
 
 TOKEN, READ_TOKEN = "TABR_TOKEN", "TABR_READ_TOKEN"
 SHORTEST = 16  # characters of a token
-MOST_CONNECTIONS = 512
 
 
 def read_tokens(write: Path | None = None, read: Path | None = None) -> Tokens:
@@ -50,11 +51,14 @@ class Address:
         host: The address; others than this machine reach it with a token alone.
         port: The port; 0 is any free one.
         names: More names by which clients ask, such as that of a proxy.
+        proxies: Addresses of proxies, whose X-Forwarded-For tells the client. The
+            connections of a proxy count as those of many clients.
     """
 
     host: str = "127.0.0.1"
     port: int = 8000
     names: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
 
 
 def serve(
@@ -88,18 +92,8 @@ def serve(
     if store is None:
         store = path.with_name(f"{path.name}.memory")
     served = ServedModel(path, store, device)
-    config = uvicorn.Config(
-        create_app(served, tokens, limits, origins=origins),
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        date_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_keep_alive=15,
-        h11_max_incomplete_event_size=64 << 10,
-        timeout_graceful_shutdown=10,
-    )
-    server = _Server(config)
+    app = create_app(served, tokens, limits, origins=origins)
+    server = _Server(configure(app, Connections(proxies=address.proxies)))
     server.fragment = fragment
     access = "a token is needed" if tokens.needed else "no token: this machine alone"
     if fragment:
@@ -111,6 +105,25 @@ def serve(
     # A ctrl-c arrives here once more, after the server has ended in good order.
     with contextlib.suppress(KeyboardInterrupt):
         server.run([listening])
+
+
+def configure(app: FastAPI, connections: Connections) -> uvicorn.Config:
+    """Return how the server runs an app."""
+    return uvicorn.Config(
+        app,
+        http=connections.protocol(),
+        ws="none",
+        access_log=False,
+        log_level="error",  # and no line for whatever a client sends
+        server_header=False,
+        date_header=False,
+        # Else whoever is on this machine could say who the client is.
+        proxy_headers=bool(connections.proxies),
+        forwarded_allow_ips=sorted(connections.proxies),
+        timeout_keep_alive=round(connections.limits.idle_seconds),
+        h11_max_incomplete_event_size=HEAD,
+        timeout_graceful_shutdown=10,
+    )
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -21,6 +21,7 @@ from tabr.errors import DataError
 from tabr.serving.origins import is_loopback
 from tabr.serving.run import listen, read_tokens
 from tabr.serving.served_model import ServedModel
+from tabr.serving.tokens import add
 
 from .conftest import houses
 
@@ -80,6 +81,12 @@ def test_it_says_where_it_listens_and_who_may_ask(model_file: Path):
     with served_process(model_file, "--no-token") as (_, host, port, line):
         assert "no token: this machine alone" in line and "#" not in line
         assert get(host, port, f"{asked}\r\n\r\n").startswith(b"HTTP/1.1 200")
+    tokens = model_file.with_name("tokens.json")
+    named = add(tokens, "ci", "read", 1)
+    with served_process(model_file, TABR_TOKENS=str(tokens)) as (_, host, port, line):
+        assert "a token is needed" in line
+        assert get(host, port, f"{asked}x\r\n\r\n").startswith(b"HTTP/1.1 401")
+        assert get(host, port, f"{asked}{named}\r\n\r\n").startswith(b"HTTP/1.1 200")
     token = "t" * 24
     with served_process(model_file, TABR_TOKEN=token) as (_, host, port, line):
         assert "a token is needed" in line and token not in line

@@ -12,7 +12,18 @@ import click
 from tabr import __version__
 
 # As modules: a command of the same name would hide its module here.
-from tabr.cli import audit, bench, candidates, demo, fit, predict, report, serve, tune
+from tabr.cli import (
+    audit,
+    bench,
+    candidates,
+    demo,
+    fit,
+    predict,
+    report,
+    serve,
+    token,
+    tune,
+)
 from tabr.cli.messages import Commands, debug
 
 
@@ -48,6 +59,7 @@ for _command in (
     audit.audit,
     report.report,
     serve.serve,
+    token.token,
     bench.bench,
     tune.tune,
     demo.demo,

@@ -30,6 +30,13 @@ from tabr.cli.messages import Mistake, debug
     type=options.input_type,
     help="The token that may only read.  [default: TABR_READ_TOKEN]",
 )
+@click.option(
+    "--tokens",
+    "tokens_file",
+    type=options.input_type,
+    envvar="TABR_TOKENS",
+    help="Named tokens, as `tabr token` writes them.  [default: TABR_TOKENS]",
+)
 @click.option("--no-token", is_flag=True, help="Let all programs of this machine in.")
 @click.option(
     "--allow-host",
@@ -54,6 +61,7 @@ def serve(
     model_file: Path,
     token_file: Path | None,
     read_token_file: Path | None,
+    tokens_file: Path | None,
     no_token: bool,
     names: tuple[str, ...],
     proxies: tuple[str, ...],
@@ -71,7 +79,7 @@ def serve(
 
     if log:
         run.log_requests()
-    found = run.read_tokens(token_file, read_token_file)
+    found = run.read_tokens(token_file, read_token_file, tokens_file)
     if no_token and found.needed:
         raise Mistake(
             "--no-token lets all in, however a token is set as well: leave one out"

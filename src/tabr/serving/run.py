@@ -18,15 +18,18 @@ from tabr.serving.connections import HEAD, Connections
 from tabr.serving.guards import Limits
 from tabr.serving.origins import Origins, check_name, is_loopback
 from tabr.serving.served_model import ServedModel
-from tabr.serving.tokens import Tokens, new_secret
+from tabr.serving.tokens import TokenFile, Tokens, new_secret
 
 TOKEN, READ_TOKEN = "TABR_TOKEN", "TABR_READ_TOKEN"
 SHORTEST = 16  # characters of a token
 
 
-def read_tokens(write: Path | None = None, read: Path | None = None) -> Tokens:
-    """Return the tokens from files, or else from environment variables."""
-    return Tokens(_token(write, TOKEN), _token(read, READ_TOKEN))
+def read_tokens(
+    write: Path | None = None, read: Path | None = None, named: Path | None = None
+) -> Tokens:
+    """Return the tokens from files; the first two else from environment variables."""
+    file = None if named is None else TokenFile(named)
+    return Tokens(_token(write, TOKEN), _token(read, READ_TOKEN), file)
 
 
 def _token(path: Path | None, variable: str) -> str | None:

@@ -309,6 +309,16 @@ def test_logs_hold_no_contents(client, rows, caplog):
     assert line.startswith("POST /v1/predict 200 ") and "Ulm" not in caplog.text
 
 
+def test_nobody_writes_lines_of_their_own_into_the_log(client, caplog):
+    caplog.set_level("INFO", "tabr.serving")
+    forged = "/a%0a2026-01-01%20GET%20/%20200%1b[2J%e2%80%ae%c2%9b"
+    client.get(forged)
+    client.get("/" + "b" * 5000)
+    first, second = (r.getMessage() for r in caplog.records if "GET" in r.getMessage())
+    assert first.isprintable() and first.isascii() and "\\n2026" in first
+    assert "404" in first and len(second) < 300
+
+
 def test_pages_come_with_headers_that_browsers_obey(client):
     answer = client.get("/")
     assert answer.headers["content-type"].startswith("text/html")

@@ -72,6 +72,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         start, status = time.perf_counter(), 0  # until the answer begins
+        scope.setdefault("state", {})
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -93,8 +94,10 @@ class Guard:
         finally:
             status, seconds = status or 500, time.perf_counter() - start
             self.metrics.count(scope, status, seconds)
-            method, path = scope["method"], scope["path"]
-            logger.info("%s %s %d %.1f ms", method, path, status, 1000 * seconds)
+            asked = printable(f"{scope['method']} {scope['path']}")
+            client = scope["state"].get("client") or "-"
+            ms = 1000 * seconds
+            logger.info("%s %d %.1f ms %s", asked, status, ms, client)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Have a request answered while there is room for it and its body."""
@@ -135,7 +138,7 @@ class Guard:
         return n_bytes or self.limits.body_bytes
 
     def _check_token(self, scope: Scope) -> None:
-        path, state = scope["path"], scope.setdefault("state", {})
+        path, state = scope["path"], scope["state"]
         token = self.tokens.find(Headers(scope=scope).get("authorization"))
         state["client"] = token and token.name
         state["rights"] = token.rights if token else None
@@ -174,6 +177,16 @@ class Guard:
         except ClientDisconnect:
             raise HTTPException(400, "the client left") from None
         return bytes(body)
+
+
+def printable(text: str, longest: int = 200) -> str:
+    """Return a client's text for a line of the log, where it can forge nothing.
+
+    >>> print(printable("/a\\n\\x1b[2J b"))
+    /a\\n\\x1b[2J b
+    """
+    safe = text[:longest].encode("unicode_escape").decode("ascii")
+    return safe if len(text) <= longest else f"{safe}..."
 
 
 def _is_open(path: str) -> bool:

@@ -27,6 +27,12 @@ from benchmarks import timing
 from tabr import TabRRegressor
 
 N_CONNECTIONS = 32
+TOKEN = "of-this-benchmark-alone"
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a service that takes the token."""
+    return {**os.environ, "TABR_TOKEN": TOKEN}
 
 
 def make_model(path: Path, n: int) -> list[dict[str, float]]:
@@ -63,6 +69,7 @@ class Connection:
             )
         head = (
             f"POST /v1/predict HTTP/1.1\r\nhost: {self.host}\r\n"
+            f"authorization: Bearer {TOKEN}\r\n"
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         )
         self.writer.write(head.encode() + body)
@@ -116,7 +123,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         path = Path(folder) / "demo.tabr"
         rows = make_model(path, options.candidates)
         command = [sys.executable, "-m", "tabr", "serve", str(path), "--port", "0"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=environment()
+        )
         try:
             assert process.stdout is not None
             address = process.stdout.readline().split()[0]

@@ -85,6 +85,25 @@ def backup(rounds: int, clients: int, out: Path) -> None:
     finish("backup", run(rounds, clients), out)
 
 
+@main.command()
+@out
+def pages(out: Path) -> None:
+    """Let foreign pages in Chromium try to read from a service and to change it."""
+    from reliability.foreign_pages import trials
+
+    finish("pages", trials(), out)
+
+
+@main.command()
+@number("--seconds", 40, "Of each attack.")
+@out
+def sockets(seconds: int, out: Path) -> None:
+    """Hold a service up by connections that are idle, slow, large or unread."""
+    from reliability.sockets import trials
+
+    finish("sockets", trials(seconds), out)
+
+
 def finish(name: str, trials: Sequence[Trial], out: Path) -> None:
     """Print the trials and keep them; exit with 1 if one did not hold."""
     for trial in trials:

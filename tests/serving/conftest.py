@@ -16,6 +16,7 @@ from tabr.serving.store.changes import Store, open_store
 
 pytest.importorskip("fastapi", reason="pip install 'tabr[serve]'")
 
+OWN = "http://localhost"  # a name that the service takes for its own
 SMALL = {
     "n_members": 1,
     "width": 8,

@@ -1,9 +1,11 @@
 """The service over HTTP, in one process."""
 
+import gc
 import io
 import json
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,19 +20,21 @@ from starlette.testclient import TestClient
 from tabr import TabRRegressor
 from tabr.serving import service
 from tabr.serving.app import create_app
-from tabr.serving.guards import Limits, Tokens
+from tabr.serving.guards import Limits
 from tabr.serving.served_model import ServedModel
 from tabr.serving.service import Compacting
 from tabr.serving.store.connection import OutcomeUnknown, StoreError
+from tabr.serving.tokens import Tokens
 
-from .conftest import houses
+from .conftest import OWN, houses
 
 WRITE, READ = "w" * 20, "r" * 20
 
 
 @pytest.fixture
 def client(served: ServedModel) -> Iterator[TestClient]:
-    with TestClient(create_app(served), raise_server_exceptions=False) as client:
+    app = create_app(served)
+    with TestClient(app, OWN, raise_server_exceptions=False) as client:
         yield client
 
 
@@ -210,7 +214,7 @@ def test_tables_go_in_and_out(client, served, media):
         answer = client.post("/v1/predict/table", content=bad, headers=headers)
         assert answer.status_code == 422
     other = client.post("/v1/predict/table", content=content)
-    assert other.status_code == 422
+    assert other.status_code == 415
 
 
 def test_cells_that_are_no_values_are_refused(client):
@@ -241,7 +245,7 @@ def from_bytes(content: bytes, media: str) -> pd.DataFrame:
 
 def test_without_the_right_token_nothing_is_revealed_or_changed(served, rows):
     app = create_app(served, Tokens(WRITE, READ))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, OWN, raise_server_exceptions=False) as client:
         before = served.version
         body = {"rows": rows[:1], "labels": [1.0]}
         asked = [
@@ -279,17 +283,36 @@ def test_without_the_right_token_nothing_is_revealed_or_changed(served, rows):
 
 def test_too_much_is_refused(served, rows):
     app = create_app(served, limits=Limits(rows=3, body_bytes=2000))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, OWN, raise_server_exceptions=False) as client:
         answer = client.post("/v1/predict", json={"rows": rows[:4]})
         assert answer.status_code == 422
-        answer = client.post("/v1/predict", content=b"x" * 3000)
+        headers = {"content-type": "application/json"}
+        answer = client.post("/v1/predict", content=b"x" * 3000, headers=headers)
         assert answer.status_code == 413
 
         def parts() -> Iterator[bytes]:
             for _ in range(30):
                 yield b"x" * 100
 
-        assert client.post("/v1/predict", content=parts()).status_code == 413
+        answer = client.post("/v1/predict", content=parts(), headers=headers)
+        assert answer.status_code == 413
+
+
+def test_a_refused_body_is_let_go_at_once(client):
+    headers, size = {"content-type": "application/json"}, 2_000_000
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(8):
+            body = b" " * size
+            answer = client.post("/v1/predict", content=body, headers=headers)
+            assert answer.status_code == 422
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert held < 12 * size  # of which the client here holds 8; it was 24
 
 
 def test_a_store_that_fails_is_said_and_the_service_goes_on(client, served, rows):
@@ -328,7 +351,7 @@ def test_a_change_that_takes_too_long_may_yet_be_made(served, rows):
         return append(*arguments, **more)
 
     served.store.append = slow
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, OWN, raise_server_exceptions=False) as client:
         body = {"rows": rows[:1], "labels": [1.0]}
         headers = {"Idempotency-Key": "slow"}
         answer = client.post("/v1/candidates", json=body, headers=headers)
@@ -375,6 +398,16 @@ def test_logs_hold_no_contents(client, rows, caplog):
     assert line.startswith("POST /v1/predict 200 ") and "Ulm" not in caplog.text
 
 
+def test_nobody_writes_lines_of_their_own_into_the_log(client, caplog):
+    caplog.set_level("INFO", "tabr.serving")
+    forged = "/a%0a2026-01-01%20GET%20/%20200%1b[2J%e2%80%ae%c2%9b"
+    client.get(forged)
+    client.get("/" + "b" * 5000)
+    first, second = (r.getMessage() for r in caplog.records if "GET" in r.getMessage())
+    assert first.isprintable() and first.isascii() and "\\n2026" in first
+    assert "404" in first and len(second) < 300
+
+
 def test_pages_come_with_headers_that_browsers_obey(client):
     answer = client.get("/")
     assert answer.headers["content-type"].startswith("text/html")
@@ -399,7 +432,7 @@ def test_many_changes_or_old_ones_are_compacted_unasked(
     for compacting, n in ((Compacting(changes=2), 2), (Compacting(seconds=0.1), 1)):
         app = create_app(served, compacting=compacting)
         app.router.lifespan_context = partial(keep_open, served, app)
-        with TestClient(app) as client:
+        with TestClient(app, OWN) as client:
             for _ in range(n):
                 body = {"rows": rows[:1], "labels": [1.0]}
                 client.post("/v1/candidates", json=body)
@@ -422,7 +455,7 @@ async def keep_open(served, app, _):
 def test_the_end_compacts_what_has_changed(model_file: Path):
     served = ServedModel(model_file, model_file.with_name("store"), "cpu")
     rows = served.schema.to_rows(houses(1)[0])
-    with TestClient(create_app(served)) as client:
+    with TestClient(create_app(served), OWN) as client:
         client.post("/v1/candidates", json={"rows": rows, "labels": [1.0]})
     assert model_file.with_name("houses-1.tabr").is_file()
     again = ServedModel(model_file, model_file.with_name("store"), "cpu")

@@ -15,7 +15,7 @@ from tabr.serving.app import create_app
 from tabr.serving.backup import back_up, restore
 from tabr.serving.served_model import ServedModel
 
-from .conftest import Begin, houses
+from .conftest import OWN, Begin, houses
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
@@ -87,7 +87,7 @@ def test_who_changed_what_is_told_also_after_compaction(served: ServedModel):
     served.add(rows, [1.0, 2.0, 3.0], who="anna\n")
     served.compact()
     served.remove([4, 121], who="bert")
-    with TestClient(create_app(served)) as client:
+    with TestClient(create_app(served), OWN) as client:
         first = client.get("/v1/changes?n=1").json()["changes"]
         (second,) = client.get("/v1/changes?after=1").json()["changes"]
         assert client.get("/v1/changes?after=2").json() == {"changes": []}

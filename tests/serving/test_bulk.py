@@ -16,7 +16,7 @@ from tabr import TabRClassifier, cli
 from tabr.serving.app import create_app
 from tabr.serving.served_model import ServedModel
 
-from .conftest import SMALL
+from .conftest import OWN, SMALL
 
 CSV, ARROW = "text/csv", "application/vnd.apache.arrow.stream"
 CODES = ["01234", "1234", "NA", "1e5", "100000", "True", " x", "x", "null", "=1", "'=1"]
@@ -62,7 +62,7 @@ def test_a_row_has_one_answer_however_it_comes(model_path: Path, tmp_path: Path)
     answers = {"command": np.transpose(list(columns.values()))}
     served = ServedModel(model_path, tmp_path / "store", "cpu")
     arrow = pa.Table.from_pandas(frame, preserve_index=False)
-    with TestClient(create_app(served)) as client:
+    with TestClient(create_app(served), OWN) as client:
 
         def ask(path: str, **body: Any) -> Any:
             answer = client.post(path, **body)
@@ -94,7 +94,7 @@ def test_rows_are_kept_as_they_came_by_any_way(model_path: Path, tmp_path: Path)
     by_command = TabRClassifier.load(added, "cpu").candidates_
     served = ServedModel(model_path, tmp_path / "store", "cpu")
     arrow = pa.Table.from_pandas(labelled, preserve_index=False)
-    with TestClient(create_app(served)) as client:
+    with TestClient(create_app(served), OWN) as client:
         for media, content in ((CSV, table.read_bytes()), (ARROW, stream(arrow))):
             answer = client.post(
                 "/v1/candidates/table?target=grade",
@@ -148,7 +148,7 @@ def test_a_body_that_is_no_table_is_refused(
     text = ",".join([*cells[:2], "dear", *cells[3:]])
     body = content.format(header=header, row=row, text=text)
     served = ServedModel(model_path, tmp_path / "store", "cpu")
-    with TestClient(create_app(served)) as client:
+    with TestClient(create_app(served), OWN) as client:
         headers = {"content-type": CSV}
         answer = client.post("/v1/predict/table", content=body, headers=headers)
         assert answer.status_code == 422 and words in answer.json()["detail"]

@@ -8,9 +8,11 @@ from hypothesis.errors import Unsatisfiable
 from starlette.testclient import TestClient
 
 from tabr.serving.app import create_app
-from tabr.serving.guards import Tokens
 from tabr.serving.served_model import ServedModel
 from tabr.serving.service import Compacting
+from tabr.serving.tokens import Tokens
+
+from .conftest import OWN
 
 schemathesis = pytest.importorskip("schemathesis", reason="pip install 'tabr[test]'")
 
@@ -31,7 +33,7 @@ def test_no_request_makes_it_fail(served: ServedModel, with_token: bool, mode):
     app, schema = described(served, tokens)
     before = served.version
     statuses: set[int] = set()
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, OWN, raise_server_exceptions=False) as client:
         for result in schema.get_all_operations():
             operation = result.ok()
 
@@ -44,7 +46,7 @@ def test_no_request_makes_it_fail(served: ServedModel, with_token: bool, mode):
             )
             @given(case=operation.as_strategy(generation_mode=mode))
             def ask(case) -> None:
-                kwargs = case.as_transport_kwargs(base_url="http://testserver")
+                kwargs = case.as_transport_kwargs(base_url=OWN)
                 answer = client.request(**kwargs)
                 statuses.add(answer.status_code)
                 assert answer.status_code < 500, answer.text

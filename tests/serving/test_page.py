@@ -87,9 +87,9 @@ def serving(file: Path, folder: Path, **tokens: str) -> Iterator[Service]:
     import uvicorn
 
     from tabr.serving.app import create_app
-    from tabr.serving.guards import Tokens
     from tabr.serving.served_model import ServedModel
     from tabr.serving.service import Compacting
+    from tabr.serving.tokens import Tokens
 
     path = folder / file.name
     path.write_bytes(file.read_bytes())
@@ -601,6 +601,42 @@ def test_a_token_is_asked_for_and_kept(
             page["#neighbors tbody tr >> nth=1"].wait_for()
             assert page["#add"].is_visible() and page[".more"].count() > 0
             assert not page["#banner"].is_visible()
+
+
+def test_the_address_carries_the_token_and_forgets_it(
+    homes_file: Path, tmp_path: Path, opening: Opening
+) -> None:
+    with (
+        serving(homes_file, tmp_path, write=WRITE) as service,
+        opening(service.url, "401") as page,
+    ):
+        page.tab.goto(f"{service.url}/#token={WRITE}")
+        page["#neighbors tbody tr >> nth=1"].wait_for()
+        assert page.tab.url == f"{service.url}/" and page["#add"].is_visible()
+        assert all(WRITE not in request.url for request in page.requests)
+        page.tab.goto(f"{service.url}/docs")  # the same tab has it
+        page["details >> nth=0"].wait_for()
+        # Another run of the service has another token: its address is opened here.
+        page.tab.evaluate("sessionStorage.setItem('tabr-token', 'of the run before')")
+        page.tab.goto(service.url)
+        page["text=That token was not accepted"].wait_for()
+        page.tab.evaluate(f"location.hash = 'token={WRITE}'")
+        page["#neighbors tbody tr >> nth=1"].wait_for()
+        assert page.tab.url == f"{service.url}/"
+
+
+def test_the_line_with_the_address_can_be_pasted_as_the_token(
+    homes_file: Path, tmp_path: Path, opening: Opening
+) -> None:
+    with (
+        serving(homes_file, tmp_path, write=WRITE) as service,
+        opening(service.url, "401") as page,
+    ):
+        page.tab.goto(service.url)
+        assert page["text=that tabr serve printed"].is_visible()
+        page["#token"].fill(f"{service.url}/#token={WRITE}  120 candidates, version 1")
+        page["#token"].press("Enter")
+        page["#neighbors tbody tr >> nth=1"].wait_for()
 
 
 def test_programmers_can_try_each_route(

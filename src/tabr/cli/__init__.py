@@ -23,6 +23,7 @@ from tabr.cli import (
     serve,
     sign,
     stores,
+    token,
     tune,
 )
 from tabr.cli.messages import Commands, debug
@@ -65,6 +66,7 @@ for _command in (
     stores.history,
     sign.keygen,
     sign.sign,
+    token.token,
     bench.bench,
     tune.tune,
     demo.demo,

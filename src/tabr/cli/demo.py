@@ -246,7 +246,7 @@ def _serve(table: str, n_members: int, port: int) -> None:
     from tabr.cli.serve import check_libraries
 
     check_libraries()
-    from tabr.serving.run import serve
+    from tabr.serving.run import Address, serve
 
     train, _, y_train, _ = split(table)
     say(f"fitting TabR on {len(train)} rows of {table}")
@@ -254,4 +254,4 @@ def _serve(table: str, n_members: int, port: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{table}.tabr"
         model.fit(train, y_train).save(path)
-        serve(path, port=port)
+        serve(path, Address(port=port))

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tabr.cli import options
-from tabr.cli.messages import Interrupted, debug
+from tabr.cli.messages import Interrupted, Mistake, debug
 
 
 @click.command()
@@ -39,6 +39,28 @@ from tabr.cli.messages import Interrupted, debug
     type=options.input_type,
     help="The token that may only read.  [default: TABR_READ_TOKEN]",
 )
+@click.option(
+    "--tokens",
+    "tokens_file",
+    type=options.input_type,
+    envvar="TABR_TOKENS",
+    help="Named tokens, as `tabr token` writes them.  [default: TABR_TOKENS]",
+)
+@click.option("--no-token", is_flag=True, help="Let all programs of this machine in.")
+@click.option(
+    "--allow-host",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="A name by which clients ask, such as a proxy's; repeatable.",
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    metavar="ADDRESS",
+    multiple=True,
+    help="A proxy, which tells its clients in X-Forwarded-For; repeatable.",
+)
 @options.count("--most-rows", default=1000, help="Rows of a request.")
 @options.count("--most-mib", default=16, help="Size of a request's body.")
 @options.device
@@ -48,12 +70,18 @@ def serve(
     model_file: Path,
     token_file: Path | None,
     read_token_file: Path | None,
+    tokens_file: Path | None,
+    no_token: bool,
+    names: tuple[str, ...],
+    proxies: tuple[str, ...],
+    host: str,
+    port: int,
     most_rows: int,
     most_mib: int,
     compact_after: int,
     compact_hours: int,
     log: bool,
-    **address: Any,
+    **more: Any,
 ) -> None:
     """Serve MODEL over HTTP: predictions, explanations, and a memory that lasts."""
     check_libraries()
@@ -63,12 +91,17 @@ def serve(
 
     if log:
         run.log_requests()
-    tokens = run.read_tokens(token_file, read_token_file)
+    found = run.read_tokens(token_file, read_token_file, tokens_file)
+    if no_token and found.needed:
+        raise Mistake(
+            "--no-token lets all in, however a token is set as well: leave one out"
+        )
+    tokens = found if found.needed or no_token else None
     limits = Limits(rows=most_rows, body_bytes=most_mib << 20)
-    compacting = Compacting(compact_after, 3600.0 * compact_hours)
-    more = {**address, "compacting": compacting}
+    address = run.Address(host, port, names, proxies)
+    more["compacting"] = Compacting(compact_after, 3600.0 * compact_hours)
     try:
-        run.serve(model_file, tokens=tokens, limits=limits, **more)
+        run.serve(model_file, address, tokens=tokens, limits=limits, **more)
     except KeyboardInterrupt:  # while it began or ended
         text = "interrupted; every change that was acknowledged is kept"
         raise Interrupted(text) from None

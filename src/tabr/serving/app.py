@@ -18,11 +18,13 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from tabr import __version__
 from tabr.errors import CellTypeError, DataError, UnknownIdError
 from tabr.serving import bulk, messages
-from tabr.serving.guards import Guard, Limits, Tokens
+from tabr.serving.guards import Guard, Limits
+from tabr.serving.origins import Origins
 from tabr.serving.served_model import ServedModel
 from tabr.serving.service import Compacting, Service
 from tabr.serving.store.changes import KeyReused
 from tabr.serving.store.connection import OutcomeUnknown, StoreError
+from tabr.serving.tokens import Tokens
 from tabr.text import plain_list
 
 logger = logging.getLogger("tabr.serving")
@@ -46,10 +48,12 @@ def create_app(
     tokens: Tokens | None = None,
     limits: Limits | None = None,
     *,
+    origins: Origins | None = None,
     compacting: Compacting | None = None,
 ) -> FastAPI:
     """Return the service of a model, as an ASGI app.
 
+    It may be asked under the names of `origins`; None are those of this machine.
     Changes become a model file as `compacting` says. When the app ends, the model is
     closed.
     """
@@ -62,7 +66,7 @@ def create_app(
         lifespan=service.lifespan,
         docs_url=None,
         redoc_url=None,
-        responses=messages.problems(400, 401, 403, 408, 413, 422, 503),
+        responses=messages.problems(400, 401, 403, 408, 413, 415, 421, 422, 503),
     )
     app.state.service = service
     requests = messages.Requests(served.schema, limits.rows)
@@ -71,7 +75,13 @@ def create_app(
     _add_tables(app, service, limits.bulk_rows)
     _add_pages(app, service)
     _add_refusals(app)
-    app.add_middleware(Guard, tokens=tokens, limits=limits, metrics=service.metrics)
+    app.add_middleware(
+        Guard,
+        tokens=tokens,
+        origins=origins or Origins(),
+        limits=limits,
+        metrics=service.metrics,
+    )
     return app
 
 
@@ -284,6 +294,8 @@ def _add_refusals(app: FastAPI) -> None:
             {"loc": list(e["loc"]), "msg": e["msg"], "type": e["type"]}
             for e in error.errors()
         ]
+        # Its frames hold the body and itself, which only a rare collection would find.
+        error.__traceback__ = error.__cause__ = error.__context__ = None
         return JSONResponse({"detail": detail[:100]}, 422)
 
     @app.exception_handler(Exception)

@@ -1,15 +1,12 @@
-"""Checks before a request is answered: its token, its size and its time."""
+"""Checks before a request is answered: who asks, from where, how much, how long."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
-import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -18,12 +15,17 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tabr.serving import messages
+from tabr.serving.origins import Origins
 from tabr.serving.service import Metrics
+from tabr.serving.shares import ShareLimits, Shares
+from tabr.serving.tokens import Tokens
 
 logger = logging.getLogger("tabr.serving")
 
-Rights = Literal["read", "write"]
 OPEN = ("/", "/healthz", "/readyz", "/docs")  # and /static: without any data
+METHODS = ("POST", "PUT", "PATCH", "DELETE")  # that may have a body
+# Types of a body that a browser sends for no foreign page, unless it asks first.
+BODIES = ("application/json", "text/csv", "application/vnd.apache.arrow.stream")
 
 HEADERS: Mapping[str, str] = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:;"
@@ -39,36 +41,6 @@ HEADERS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Tokens:
-    """The tokens for writing and for reading; without any, all clients may write."""
-
-    write: str | None = field(default=None, repr=False)
-    read: str | None = field(default=None, repr=False)
-
-    @property
-    def needed(self) -> bool:
-        """Whether a client must send a token."""
-        return self.write is not None or self.read is not None
-
-    def rights(self, header: str | None) -> Rights | None:
-        """Return the rights that an Authorization header gives; None is no right.
-
-        The comparison takes the same time for all headers.
-        """
-        if not self.needed:
-            return "write"
-        scheme, _, token = (header or "").partition(" ")
-        sent = token.strip().encode()
-        may_read, may_write = (
-            secrets.compare_digest(sent, (expected or "").encode()) and bool(expected)
-            for expected in (self.read, self.write)
-        )
-        if scheme.lower() != "bearer":
-            return None
-        return "write" if may_write else "read" if may_read else None
-
-
-@dataclass(frozen=True)
 class Limits:
     """The most that a request may take."""
 
@@ -77,6 +49,7 @@ class Limits:
     rows: int = 1000  # of a request in JSON
     bulk_rows: int = 200_000  # of a table
     seconds: float = 60.0  # until the answer is complete
+    shares: ShareLimits = field(default_factory=ShareLimits)
 
 
 def _is_change(scope: Scope) -> bool:
@@ -89,10 +62,16 @@ class Guard:
     """The middleware: it checks, adds headers, counts, and logs without contents."""
 
     def __init__(
-        self, app: ASGIApp, tokens: Tokens, limits: Limits, metrics: Metrics
+        self,
+        app: ASGIApp,
+        tokens: Tokens,
+        origins: Origins,
+        limits: Limits,
+        metrics: Metrics,
     ) -> None:
-        self.app, self.tokens, self.limits = app, tokens, limits
-        self.metrics = metrics
+        self.app, self.tokens, self.origins = app, tokens, origins
+        self.limits, self.metrics = limits, metrics
+        self.shares = Shares(limits.shares)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -100,6 +79,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         start, status = time.perf_counter(), 0  # until the answer begins
+        scope.setdefault("state", {})
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -109,15 +89,7 @@ class Guard:
             await send(message)
 
         try:
-            self._admit(scope)
-            content = await self._read(scope, receive)
-            body: list[Message] = [{"type": "http.request", "body": content}]
-
-            async def replay() -> Message:
-                return body.pop() if body else await receive()
-
-            inner = self.app(scope, replay, answer)
-            await asyncio.wait_for(inner, self.limits.seconds)
+            await self._pass_on(scope, receive, answer)
         except (HTTPException, TimeoutError) as error:
             detail: dict[str, str] = {}
             if isinstance(error, TimeoutError):
@@ -132,27 +104,70 @@ class Guard:
         finally:
             status, seconds = status or 500, time.perf_counter() - start
             self.metrics.count(scope, status, seconds)
-            method, path = scope["method"], scope["path"]
-            logger.info("%s %s %d %.1f ms", method, path, status, 1000 * seconds)
+            asked = printable(f"{scope['method']} {scope['path']}")
+            client = scope["state"].get("client") or "-"
+            ms = 1000 * seconds
+            logger.info("%s %d %.1f ms %s", asked, status, ms, client)
 
-    def _admit(self, scope: Scope) -> None:
-        headers, path = Headers(scope=scope), scope["path"]
-        rights = self.tokens.rights(headers.get("authorization"))
-        is_open = path in OPEN or path.startswith("/static/")
-        if rights is None and not is_open:
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have a request answered while there is room for it and its body."""
+        n_bytes = self._admit(scope)
+        if _is_open(scope["path"]):  # which takes nothing, and must always answer
+            await asyncio.wait_for(self.app(scope, receive, send), self.limits.seconds)
+            return
+        client = scope["client"][0] if scope.get("client") else ""
+        with self.shares.request(client):
+            async with self.shares.body(client, n_bytes):
+                content = await self._read(scope, receive) if n_bytes else b""
+                body: list[Message] = [{"type": "http.request", "body": content}]
+
+                async def replay() -> Message:
+                    return body.pop() if body else await receive()
+
+                inner = self.app(scope, replay, send)
+                await asyncio.wait_for(inner, self.limits.seconds)
+
+    def _admit(self, scope: Scope) -> int:
+        """Return how long the body may be; refuse what may not come by its headers."""
+        self.origins.check(scope)
+        self._check_token(scope)
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "0")
+        if length == "0" and "transfer-encoding" not in headers:
+            return 0
+        if scope["method"] not in METHODS or not scope["path"].startswith("/v1/"):
+            raise HTTPException(413, "this request has no body, however one came")
+        media = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media not in BODIES:
+            raise HTTPException(
+                415, f"a body must come as {', '.join(BODIES)}, however: {media!r:.80}"
+            )
+        # What does not tell its length may be as long as any.
+        n_bytes = int(length[:20]) if length.isdecimal() else 0
+        self._check_size(n_bytes)
+        return n_bytes or self.limits.body_bytes
+
+    def _check_token(self, scope: Scope) -> None:
+        path, state = scope["path"], scope["state"]
+        token = self.tokens.find(Headers(scope=scope).get("authorization"))
+        state["client"] = token and token.name
+        state["rights"] = token.rights if token else None
+        if not self.tokens.needed:
+            state["rights"] = "write"
+        elif token is not None and token.is_over:
+            state["rights"] = None
+        if state["rights"] is None and not _is_open(path):
+            wrong = "none or a wrong one" if token is None else "one that has expired"
             raise HTTPException(
                 401,
-                "a token must come as `Authorization: Bearer TOKEN`, however none or a"
-                " wrong one came",
+                "a token must come as `Authorization: Bearer TOKEN`, however"
+                f" {wrong} came",
                 {"www-authenticate": "Bearer"},
             )
-        scope.setdefault("state", {})["rights"] = rights
-        if _is_change(scope) and rights != "write":
+        if _is_change(scope) and state["rights"] != "write":
             raise HTTPException(403, "this token may read and not write: use another")
-        length = headers.get("content-length", "0")
-        self._check_size(int(length) if length.isdigit() else math.inf)
 
-    def _check_size(self, n_bytes: float) -> None:
+    def _check_size(self, n_bytes: int) -> None:
         if n_bytes > self.limits.body_bytes:
             most = f"{self.limits.body_bytes / 2**20:.3g} MiB"
             raise HTTPException(413, f"a body may have at most {most}: send fewer rows")
@@ -170,3 +185,18 @@ class Guard:
         except ClientDisconnect:
             raise HTTPException(400, "the client left") from None
         return bytes(body)
+
+
+def printable(text: str, longest: int = 200) -> str:
+    """Return a client's text for a line of the log, where it can forge nothing.
+
+    >>> print(printable("/a\\n\\x1b[2J b"))
+    /a\\n\\x1b[2J b
+    """
+    safe = text[:longest].encode("unicode_escape").decode("ascii")
+    return safe if len(text) <= longest else f"{safe}..."
+
+
+def _is_open(path: str) -> bool:
+    """Whether a path is for all, with a token or without."""
+    return path in OPEN or path.startswith("/static/")

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import logging
 import os
 import socket
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from tabr.errors import DataError
 from tabr.serving.app import create_app
-from tabr.serving.guards import Limits, Tokens
+from tabr.serving.connections import HEAD, Connections
+from tabr.serving.guards import Limits
+from tabr.serving.origins import Origins, check_name, is_loopback
 from tabr.serving.served_model import KEPT_FILES, ServedModel
 from tabr.serving.service import Compacting
+from tabr.serving.tokens import TokenFile, Tokens, new_secret
 
 TOKEN, READ_TOKEN = "TABR_TOKEN", "TABR_READ_TOKEN"
 SHORTEST = 16  # characters of a token
-MOST_CONNECTIONS = 512
 
 
-def read_tokens(write: Path | None = None, read: Path | None = None) -> Tokens:
-    """Return the tokens from files, or else from environment variables."""
-    return Tokens(_token(write, TOKEN), _token(read, READ_TOKEN))
+def read_tokens(
+    write: Path | None = None, read: Path | None = None, named: Path | None = None
+) -> Tokens:
+    """Return the tokens from files; the first two else from environment variables."""
+    file = None if named is None else TokenFile(named)
+    return Tokens(_token(write, TOKEN), _token(read, READ_TOKEN), file)
 
 
 def _token(path: Path | None, variable: str) -> str | None:
@@ -42,23 +48,29 @@ def _token(path: Path | None, variable: str) -> str | None:
     return token
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address.
+@dataclass(frozen=True)
+class Address:
+    """Where the service listens.
 
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
+    Attributes:
+        host: The address; others than this machine reach it with a token alone.
+        port: The port; 0 is any free one.
+        names: More names by which clients ask, such as that of a proxy.
+        proxies: Addresses of proxies, whose X-Forwarded-For tells the client. The
+            connections of a proxy count as those of many clients.
     """
-    with contextlib.suppress(ValueError):  # which is a name
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    names: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
 
 
 def serve(
     path: Path,
+    address: Address | None = None,
     *,
     store: str | Path | None = None,
-    host: str = "127.0.0.1",
-    port: int = 8000,
     tokens: Tokens | None = None,
     limits: Limits | None = None,
     device: str | None = None,
@@ -71,16 +83,22 @@ def serve(
 
     Changes are kept in `store`, a folder or a postgresql:// address; None is a folder
     beside the model; `new_store` sets an old one aside, and `accept_loss` goes on with
-    one that has lost changes. Port 0 is any free one. Without tokens, only this machine
-    may ask.
+    one that has lost changes. None of `tokens` makes one, which is printed with the
+    address; with empty ones all of this machine may ask.
     """
-    tokens = tokens or Tokens()
-    if not tokens.needed and not is_loopback(host):
+    address = address or Address()
+    origins = Origins(address.host, tuple(map(check_name, address.names)))
+    if not (tokens and tokens.needed) and not is_loopback(address.host):
         raise DataError(
             f"without a token the service may listen on this machine alone, however"
-            f" {host} can be reached by others: set {TOKEN} or use --token-file"
+            f" {address.host} can be reached by others: set {TOKEN} or use --token-file"
         )
-    listening = _listen(host, port)
+    # In the fragment, which a browser sends to nobody.
+    fragment = ""
+    if tokens is None:
+        tokens = Tokens(new_secret())
+        fragment = f"/#token={tokens.write}"
+    listening = listen(address.host, address.port)
     if store is None:
         store = path.with_name(f"{path.name}.memory")
     served = ServedModel(
@@ -88,19 +106,12 @@ def serve(
     )
     if served.has_begun_store:
         print(f"tabr: a new store was begun: {served.store.place}", file=sys.stderr)
-    config = uvicorn.Config(
-        create_app(served, tokens, limits, compacting=compacting),
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        date_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_keep_alive=15,
-        h11_max_incomplete_event_size=64 << 10,
-        timeout_graceful_shutdown=10,
-    )
-    server = _Server(config)
+    app = create_app(served, tokens, limits, origins=origins, compacting=compacting)
+    server = _Server(configure(app, Connections(proxies=address.proxies)))
+    server.fragment = fragment
     access = "a token is needed" if tokens.needed else "no token: this machine alone"
+    if fragment:
+        access = "the address carries a token, made for this run"
     server.message = (
         f"{len(served.model.candidates_):,} candidates, version {served.version};"
         f" {access}. Page at /, API at /docs; ctrl-c ends it"
@@ -110,9 +121,31 @@ def serve(
         server.run([listening])
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def configure(app: FastAPI, connections: Connections) -> uvicorn.Config:
+    """Return how the server runs an app."""
+    return uvicorn.Config(
+        app,
+        http=connections.protocol(),
+        ws="none",
+        access_log=False,
+        log_level="error",  # and no line for whatever a client sends
+        server_header=False,
+        date_header=False,
+        # Else whoever is on this machine could say who the client is.
+        proxy_headers=bool(connections.proxies),
+        forwarded_allow_ips=sorted(connections.proxies),
+        timeout_keep_alive=round(connections.limits.idle_seconds),
+        h11_max_incomplete_event_size=HEAD,
+        timeout_graceful_shutdown=10,
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
     """Return a socket at the address, before any work is done."""
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Where a socket does not name its protocol, asyncio leaves Nagle's algorithm on,
+    # which holds the second part of each answer back for 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
@@ -131,14 +164,15 @@ class _Server(uvicorn.Server):
     A second ctrl-c only ends the wait for open connections.
     """
 
-    message = ""
+    message = fragment = ""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""
         await super().startup(sockets)
         if self.started and sockets:
             host, port = sockets[0].getsockname()[:2]
-            print(f"http://{host}:{port}  {self.message}", flush=True)
+            host = f"[{host}]" if ":" in host else host
+            print(f"http://{host}:{port}{self.fragment}  {self.message}", flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End; the model is closed even if nobody waits for connections."""

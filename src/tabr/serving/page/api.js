@@ -1,5 +1,7 @@
 // Requests to the service: the token, and failures in words.
 
+import { keepToken, token as ownToken } from "./token.js";
+
 /** A request that did not work: a sentence, and words for single columns. */
 export class Failure extends Error {
   constructor(message, status = 0) {
@@ -15,13 +17,12 @@ export class Api {
   /** `askToken` shows a dialog and resolves to a token, or null if there is none. */
   constructor(askToken) {
     this.askToken = askToken;
-    this.token = sessionStorage.getItem("tabr-token");
     this.asking = null;
   }
 
   async call(method, path, body, { signal, key } = {}) {
     for (;;) {
-      const token = this.token;
+      const token = ownToken();
       const headers = { Accept: "application/json" };
       if (body) headers["Content-Type"] = "application/json";
       if (token) headers.Authorization = `Bearer ${token}`;
@@ -38,18 +39,17 @@ export class Api {
       const answer = await response.json().catch(() => null);
       if (response.ok && answer) return answer;
       // Another request may have got a token meanwhile: then try with that one.
-      if (response.status === 401 && (token !== this.token || (await this.renew()))) continue;
+      if (response.status === 401 && (token !== ownToken() || (await this.renew()))) continue;
       throw failure(response.status, answer?.detail);
     }
   }
 
   /** Ask for a token once, however many requests want one. */
   async renew() {
-    this.asking ??= this.askToken(Boolean(this.token)).finally(() => { this.asking = null; });
+    this.asking ??= this.askToken(Boolean(ownToken())).finally(() => { this.asking = null; });
     const token = await this.asking;
     if (!token) return false;
-    this.token = token;
-    sessionStorage.setItem("tabr-token", token);
+    keepToken(token);
     return true;
   }
 }

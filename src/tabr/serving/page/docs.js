@@ -1,13 +1,13 @@
 // The API, read off openapi.json: each route with an example that can be tried.
 
-const KEY = "tabr-token"; // as on the page for people
+import { keepToken, token, watchAddress } from "./token.js";
+
 const routes = document.getElementById("routes");
 const problem = document.getElementById("problem");
 const form = document.getElementById("token-form");
 
 function headers(more = {}) {
-  const token = sessionStorage.getItem(KEY);
-  return token ? { ...more, authorization: `Bearer ${token}` } : more;
+  return token() ? { ...more, authorization: `Bearer ${token()}` } : more;
 }
 
 function element(name, properties = {}, ...children) {
@@ -23,7 +23,7 @@ async function start() {
   );
   if (answers.some((answer) => answer.status === 401)) {
     form.hidden = false;
-    if (sessionStorage.getItem(KEY)) say("That token is not the right one.");
+    if (token()) say("That token is not the right one.");
     return;
   }
   const [description, model] = await Promise.all(answers.map((a) => a.json()));
@@ -105,8 +105,9 @@ function trial(method, path, example) {
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  sessionStorage.setItem(KEY, document.getElementById("token").value.trim());
+  keepToken(document.getElementById("token").value);
   start().catch((error) => say(String(error)));
 });
 
+watchAddress(() => location.reload());
 start().catch(() => say("The service cannot be reached."));

@@ -10,6 +10,7 @@ import { Changes } from "./changes.js";
 import { drawBatch, drawNeighbors } from "./neighbors.js";
 import { drawSteps } from "./pictures.js";
 import { drawAnswer, withChance } from "./result.js";
+import { watchAddress } from "./token.js";
 
 const TOP = 12; // neighbours shown one by one
 const WAIT = 150; // milliseconds after the last change before the server is asked
@@ -57,7 +58,8 @@ async function guarded(action, retry = () => guarded(action)) {
 
 async function askToken(wasWrong) {
   find("token-note").textContent = wasWrong
-    ? "That token was not accepted." : "It is kept until you close this tab.";
+    ? "That token was not accepted. A service makes a new one whenever it starts without one."
+    : "It is kept until you close this tab.";
   find("token").value = "";
   return (await open(find("token-dialog"))) ? find("token").value.trim() : null;
 }
@@ -253,4 +255,5 @@ document.addEventListener("pointerover", ({ target }) => {
   }
 });
 new ResizeObserver(drawPictures).observe(document.querySelector(".pictures"));
+watchAddress(() => location.reload());
 start();

@@ -175,7 +175,7 @@ def test_tables_go_in_and_out(client, served, media):
         answer = client.post("/v1/predict/table", content=bad, headers=headers)
         assert answer.status_code == 422
     other = client.post("/v1/predict/table", content=content)
-    assert other.status_code == 422
+    assert other.status_code == 415
 
 
 def test_cells_that_are_no_values_are_refused(client):

@@ -145,15 +145,23 @@ class ServedModel:
 
     # --- answers --------------------------------------------------------------------
 
+    @property
+    def state(self) -> State:
+        """The present state, for an answer that takes several predictions."""
+        return self._state
+
     def predict(
-        self, frame: pd.DataFrame, coverages: Sequence[float]
+        self,
+        frame: pd.DataFrame,
+        coverages: Sequence[float],
+        state: State | None = None,
     ) -> tuple[str, list[dict[str, Any]]]:
         """Predict rows by one search, each row with its own coverage.
 
         Returns the version that answered, and for each row the prediction, its interval
         or set of classes, and how typical the row is.
         """
-        state = self._state
+        state = state or self._state
         signals = state.model.signals(frame)
         answers: list[dict[str, Any]] = [{}] * len(frame)
         for coverage in sorted(set(coverages)):

@@ -127,6 +127,7 @@ class Service:
         self.predictions = Batcher(self._predict)
         self._readers = ThreadPoolExecutor(1, "explanations")
         self._writers = ThreadPoolExecutor(1, "changes")
+        self._bodies = ThreadPoolExecutor(1, "bodies")
         self.ready = False
 
     def _predict(self, rows: Sequence[tuple[Any, float]]) -> list[Any]:
@@ -141,6 +142,11 @@ class Service:
         """Run what takes longer than a prediction and changes nothing."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, work, *arguments)
+
+    async def parse(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Run what reads a long body; bodies wait for one another."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._bodies, work, *arguments)
 
     async def change(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Run a change of the model; changes wait for one another."""
@@ -160,6 +166,7 @@ class Service:
             await self.change(self._close)
             self.predictions.close()
             self._readers.shutdown(wait=False, cancel_futures=True)
+            self._bodies.shutdown(wait=False, cancel_futures=True)
             self._writers.shutdown(wait=False)
 
     async def _follow_store(self) -> None:

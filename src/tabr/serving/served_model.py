@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +32,7 @@ from tabr.serving.store.changes import (
     open_store,
 )
 from tabr.serving.store.connection import NoStore
-from tabr.text import plain, plain_list
+from tabr.text import json_text, plain, plain_list
 
 Model = TabRRegressor | TabRClassifier
 Result = TypeVar("Result")
@@ -211,7 +210,7 @@ class ServedModel:
     def _change(
         self, kind: ChangeKind, payload: dict[str, Any], key: str | None
     ) -> ChangeResult:
-        fingerprint = json.dumps([kind, payload], sort_keys=True)
+        fingerprint = json_text([kind, payload], sort_keys=True)
         with self._changing:
             changed = self.model
 

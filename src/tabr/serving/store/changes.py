@@ -28,6 +28,7 @@ from tabr.serving.store.connection import (
 )
 from tabr.serving.store.postgres import PostgresConnection, settings_of
 from tabr.serving.store.sqlite import SqliteConnection, file_at
+from tabr.text import is_exact_json, json_text
 
 VERSION = 1  # of the tables
 KEY_SECONDS = 7 * 24 * 3600  # for which a key outlives its change
@@ -336,10 +337,10 @@ def _change(seq: int, kind: ChangeKind, payload: str, response: str) -> Change:
 def _to_json(value: dict[str, Any]) -> str:
     """Return the JSON of a value, which gives back exactly this value."""
     try:
-        text = json.dumps(value, allow_nan=False)
+        text, is_exact = json_text(value, allow_nan=False), is_exact_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(f"a change must be plain JSON, however: {error}") from error
-    if json.loads(text) != value:  # as with tuples, and names that are no text
+    if not is_exact:  # as with tuples, and names that are no text
         raise DataError("a change must be plain JSON, however JSON alters this one")
     return text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from reliability.bodies import bodies
 from reliability.page import write_page
 
 
@@ -17,6 +18,8 @@ def page() -> None:
     """Write docs/reliability.md from the kept trials."""
     write_page()
 
+
+main.add_command(bodies)
 
 if __name__ == "__main__":
     main()

@@ -223,6 +223,28 @@ def test_a_long_table_is_predicted_part_by_part(served, media, monkeypatch):
     assert sizes == [CHUNK, CHUNK, 5]
 
 
+@pytest.mark.parametrize("media", [CSV, ARROW])
+@pytest.mark.parametrize("cell", ["many", "", float("inf"), "inf"])
+def test_rows_of_a_table_are_added_as_the_model_can_read_them(served, media, cell):
+    frame, price = houses(2)
+    frame["price"] = price
+    headers = {"content-type": media}
+    path = "/v1/candidates/table?target=price"
+    before = served.version
+    with TestClient(create_app(served), raise_server_exceptions=False) as client:
+        cells = ["1", cell] if isinstance(cell, str) else [1.0, cell]
+        wrong = to_bytes(frame.assign(rooms=cells), media)
+        answer = client.post(path, content=wrong, headers=headers)
+        if media == CSV and cell == "":  # a gap
+            return
+        assert answer.status_code == 422 and "'rooms'" in answer.text
+        assert served.version == before
+        texts = to_bytes(frame.assign(rooms=["1", "2.5"]), media)
+        assert client.post(path, content=texts, headers=headers).status_code == 201
+        added = served.model.candidates_.frame["rooms"].iloc[-2:]
+        assert added.astype(float).tolist() == [1.0, 2.5]
+
+
 def test_bombs_change_nothing_in_the_service(served):
     before = served.version
     app = create_app(served, limits=Limits(bulk_rows=1000, body_bytes=MIB))

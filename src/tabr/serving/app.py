@@ -210,7 +210,9 @@ def _add_tables(app: FastAPI, service: Service, bounds: Bounds) -> None:
             if target not in frame:
                 raise DataError(f"the table must have the column {target!r:.80}")
             labels = plain_list(frame.pop(target))
-            rows = served.model.preprocessor_.match(frame, caller="The model")
+            preprocessor = served.model.preprocessor_
+            rows = preprocessor.match(frame, caller="The model")
+            preprocessor.encode(rows)  # refuses what JSON hides, as infinite numbers
             return served.add(served.schema.to_rows(rows), labels)
 
         return await service.change(work)

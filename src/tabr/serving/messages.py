@@ -136,7 +136,12 @@ def _series(cells: list[Any], column: Column, dtype: Any) -> pd.Series[Any]:
 
 
 def _numbers(cells: list[Any]) -> pd.Series[Any]:
-    """Return numbers; whole ones that no float can tell apart stay as they came."""
+    """Return numbers; whole ones that no float can tell apart stay as they came.
+
+    So does text, which the model reads or refuses.
+    """
+    if any(isinstance(cell, str) for cell in cells):
+        return pd.Series(cells, dtype=object)
     if not any(type(cell) is int and abs(cell) > EXACT for cell in cells):
         return pd.Series(cells, dtype=float)
     if any(

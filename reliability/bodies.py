@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from reliability.crafted_bodies import Body, craft, homes
+from reliability.crafted_bodies import Body, bombs, craft, homes
 from reliability.trials import ROOT, Trial, keep
 from tabr import TabRRegressor
 from tabr.serving.messages import MOST_IDS
@@ -184,6 +184,7 @@ def _is_same(kept: Any, sent: Any) -> bool:
 
 def attack(count: int, seed: int, folder: Path) -> Trial:
     """Send crafted bodies to a service of its own, and count what came of them."""
+    bombs()  # which takes a while, in which connections would be closed
     path = folder / "homes.tabr"
     TabRRegressor(max_epochs=2, random_state=0, device="cpu").fit(*homes(N_HOMES)).save(
         path

@@ -114,7 +114,8 @@ def _json(rng: random.Random) -> Body:
         ]
     )
     for _ in range(rng.choice([0, 1, 1, 2])):
-        _change(rng, fields)
+        if fields:
+            _change(rng, fields)
     text = json.dumps(fields, ensure_ascii=rng.random() < 0.7)
     content = text.encode("utf-8", "surrogatepass")
     return Body("JSON", method, path, JSON, _damaged(rng, content))

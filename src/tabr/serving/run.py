@@ -15,6 +15,7 @@ from tabr.errors import DataError
 from tabr.serving.app import create_app
 from tabr.serving.guards import Limits, Tokens
 from tabr.serving.served_model import ServedModel
+from tabr.serving.service import warm_up
 
 TOKEN, READ_TOKEN = "TABR_TOKEN", "TABR_READ_TOKEN"
 SHORTEST = 16  # characters of a token
@@ -76,6 +77,7 @@ def serve(
     if store is None:
         store = path.with_name(f"{path.name}.memory")
     served = ServedModel(path, store, device)
+    warm_up(served)
     config = uvicorn.Config(
         create_app(served, tokens, limits),
         access_log=False,

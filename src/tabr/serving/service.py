@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,6 +15,8 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.types import Scope
 
+from tabr.errors import TabrError
+from tabr.serving.messages import COVERAGE
 from tabr.serving.served_model import ServedModel
 
 logger = logging.getLogger("tabr.serving")
@@ -51,6 +54,20 @@ class Metrics:
         route = getattr(scope.get("route"), "path", None) or "other"
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
+
+
+def warm_up(served: ServedModel) -> None:
+    """Do beforehand what is done once, so that no request waits for it.
+
+    Kernels are compiled, libraries imported, and what is there by now is left out of
+    the collection of garbage: to look through all of it holds all threads up for a
+    second, every now and then.
+    """
+    rows = [candidate["row"] for candidate in served.sample(2)]
+    with suppress(TabrError):  # as of a coverage that takes more rows
+        served.explain(served.schema.to_frame(rows), COVERAGE, top=1)
+    gc.collect()
+    gc.freeze()
 
 
 class _Request(NamedTuple):

@@ -104,6 +104,17 @@ def sockets(seconds: int, out: Path) -> None:
     finish("sockets", trials(seconds), out)
 
 
+@main.command()
+@number("--count", 10_000, "How many bodies.")
+@seed
+@out
+def bodies(count: int, seed: int, out: Path) -> None:
+    """Send a service crafted bodies, and count what happens."""
+    from reliability.bodies import run
+
+    finish("bodies", [run(count, seed)], out)
+
+
 def finish(name: str, trials: Sequence[Trial], out: Path) -> None:
     """Print the trials and keep them; exit with 1 if one did not hold."""
     for trial in trials:

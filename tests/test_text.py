@@ -5,8 +5,46 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tabr.text import ABSENT, aligned, cell, markdown_table, percent, plain, plain_tree
+from tabr.text import (
+    ABSENT,
+    aligned,
+    cell,
+    is_exact_json,
+    json_text,
+    markdown_table,
+    percent,
+    plain,
+    plain_tree,
+)
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=12)
+        | st.dictionaries(st.text(), inner)
+        | st.dictionaries(st.integers(), inner)
+        | st.tuples(inner)
+    ),
+    max_leaves=15,
+)
+
+
+@given(TREES, st.booleans())
+def test_json_in_parts_is_the_same(value, sort_keys):
+    expected = json.dumps(value, sort_keys=sort_keys)
+    assert json_text(value, sort_keys=sort_keys) == expected
+    assert is_exact_json(value) == (json.loads(expected) == value)
+
+
+def test_long_json_in_parts_is_the_same():
+    value = {"rows": [{"b": k, "a": "Köln"} for k in range(2500)], "labels": [1] * 2500}
+    assert json_text(value, sort_keys=True) == json.dumps(value, sort_keys=True)
+    assert is_exact_json(value)
+    value["rows"][2100]["b"] = (1, 2)
+    assert not is_exact_json(value)
 
 
 @pytest.mark.parametrize(

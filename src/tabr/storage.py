@@ -48,10 +48,10 @@ from tabr.network.tabr import TabR
 from tabr.optional import require
 from tabr.prediction.uncertainty import Calibration
 from tabr.tables.files import draft_of, write_bytes
-from tabr.tables.packed import pack_frame, unpack_frame
-from tabr.tables.parquet import read_apart
 from tabr.tables.preprocessor import Preprocessor
 from tabr.tables.shape import DataShape
+from tabr.tables.stored.packed import pack_frame, unpack_frame
+from tabr.tables.stored.parquet import read_apart
 from tabr.tables.targets import ClassTarget, NumberTarget, Target
 from tabr.training.fit import Member
 from tabr.training.loop import History, Stop
@@ -76,10 +76,11 @@ _DIRECTORY_BYTES = 1024  # of an archive of three
 _UNFOLDED, _UNFOLDED_BESIDE = 3, 1 << 28  # bytes that JSON may take for each of a file
 
 
-def save(model: Any, path: AnyPath) -> None:
+def save(model: Any, path: AnyPath, *, is_private: bool = False) -> None:
     """Write a fitted model to one file, whole or not at all.
 
-    The device is no part of it; a parameter that is a function is stored as None.
+    The device is no part of it; a parameter that is a function is stored as None. A
+    private file can be read by its owner alone, whatever was there before.
     """
     check_is_fitted(model, "members_")
     candidates: CandidateSet = model.candidates_.packed()
@@ -129,7 +130,7 @@ def save(model: Any, path: AnyPath) -> None:
         "temperature": model.temperature_,
         "sha256": {k: hashlib.sha256(v).hexdigest() for k, v in contents.items()},
     }
-    _write(Path(path), {_HEADER: json.dumps(header), **contents})
+    _write(Path(path), {_HEADER: json.dumps(header), **contents}, is_private)
 
 
 def load(
@@ -254,9 +255,12 @@ def _check_signature(content: memoryview, path: AnyPath, public: Any) -> None:
 # --- the container ------------------------------------------------------------
 
 
-def _write(path: Path, contents: Mapping[str, str | bytes]) -> None:
+def _write(path: Path, contents: Mapping[str, str | bytes], is_private: bool) -> None:
     """Write the archive; until it is whole the old file stays."""
-    with draft_of(path) as draft, zipfile.ZipFile(draft, "w") as archive:
+    with (
+        draft_of(path, is_private=is_private) as draft,
+        zipfile.ZipFile(draft, "w") as archive,
+    ):
         for name, content in contents.items():
             archive.writestr(zipfile.ZipInfo(name), content)
 

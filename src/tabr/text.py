@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import json
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,6 +17,8 @@ Floats = NDArray[np.float64]
 
 LONGEST = 40  # characters of a cell or a name
 ABSENT = "-"  # where there is no value
+_FEW = 8  # items of a list that are written one by one
+_PART = 1000  # items of a longer list that are written together
 
 
 def number(value: Any, digits: int = 4) -> str:
@@ -254,3 +257,37 @@ def plain_tree(value: Any) -> Any:
     if isinstance(value, list | tuple | np.ndarray):
         return [plain_tree(part) for part in value]
     return plain(value)
+
+
+def json_text(value: Any, **options: Any) -> str:
+    """Return what `json.dumps` does, in parts that let other threads run between.
+
+    >>> json_text({"b": [1, {}], "a": None}, sort_keys=True)
+    '{"a": null, "b": [1, {}]}'
+    """
+    if isinstance(value, dict) and all(type(name) is str for name in value):
+        names = sorted(value) if options.get("sort_keys") else list(value)
+        fields = (f"{json.dumps(k)}: {json_text(value[k], **options)}" for k in names)
+        return f"{{{', '.join(fields)}}}"
+    if isinstance(value, list) and len(value) <= _FEW:
+        return f"[{', '.join(json_text(item, **options) for item in value)}]"
+    if isinstance(value, list):
+        starts = range(0, len(value), _PART)
+        parts = (json.dumps(value[k : k + _PART], **options)[1:-1] for k in starts)
+        return f"[{', '.join(parts)}]"
+    return json.dumps(value, **options)
+
+
+def is_exact_json(value: Any) -> bool:
+    """Whether JSON gives a value back as it was; tuples come back as lists.
+
+    >>> is_exact_json({"a": [1, None]}), is_exact_json([(1, 2)]), is_exact_json({1: 2})
+    (True, False, False)
+    """
+    if isinstance(value, dict):
+        names = all(isinstance(name, str) for name in value)
+        return names and all(map(is_exact_json, value.values()))
+    if isinstance(value, list) and len(value) > _PART:
+        starts = range(0, len(value), _PART)
+        return all(is_exact_json(value[k : k + _PART]) for k in starts)
+    return bool(json.loads(json.dumps(value)) == value)

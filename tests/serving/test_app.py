@@ -19,12 +19,12 @@ from starlette.testclient import TestClient
 
 from tabr import TabRRegressor
 from tabr.serving import service
+from tabr.serving.access.tokens import Tokens
 from tabr.serving.app import create_app
 from tabr.serving.guards import Limits
 from tabr.serving.served_model import ServedModel
 from tabr.serving.service import Compacting
 from tabr.serving.store.connection import OutcomeUnknown, StoreError
-from tabr.serving.tokens import Tokens
 
 from .conftest import OWN, houses
 

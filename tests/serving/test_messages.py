@@ -2,13 +2,16 @@ import json
 
 import numpy as np
 import pandas as pd
+from starlette.testclient import TestClient
 
-from tabr import TabRRegressor
+from tabr import TabRClassifier, TabRRegressor
 from tabr.errors import DataError
+from tabr.serving.app import create_app
 from tabr.serving.messages import Schema
+from tabr.serving.served_model import ServedModel
 from tabr.text import plain, plain_list
 
-from .conftest import SMALL, houses
+from .conftest import OWN, SMALL, houses
 
 
 def test_columns_tell_what_is_usual(regressor_file):
@@ -79,3 +82,34 @@ def test_plain_values_are_what_json_has():
     values = [np.int64(3), np.bool_(True), pd.NaT, np.inf, pd.NA, None, "a", 1.5]
     assert plain_list(values) == [3, True, None, None, None, None, "a", 1.5]
     assert json.dumps(plain(np.str_("b"))) == '"b"'
+
+
+def test_whole_numbers_of_any_length_travel_exactly(tmp_path):
+    frame, price = houses()
+    rng = np.random.default_rng(0)
+    frame["account"] = rng.integers(2**60, 2**61, len(frame))
+    labels = np.where(price > price.median(), 2**60 + 1, 2**60)
+    path = tmp_path / "accounts.tabr"
+    TabRClassifier(**SMALL, device="cpu").fit(frame, labels).save(path)
+    served = ServedModel(path, tmp_path / "store", "cpu")
+    row = served.schema.to_rows(frame)[0]
+    sent = {**row, "account": 2**60 + 12345}
+    with TestClient(create_app(served), OWN) as client:
+        body = {"rows": [sent, {**row, "account": None}], "labels": [2**60 + 1] * 2}
+        assert client.post("/v1/candidates", json=body).status_code == 201
+        rows = client.get("/v1/candidates?n=1000").json()["rows"]
+        assert rows[0]["row"]["account"] == frame["account"][0]
+        assert [r["row"]["account"] for r in rows[-2:]] == [2**60 + 12345, None]
+        assert [r["label"] for r in rows[-2:]] == [2**60 + 1] * 2
+        answer = client.post("/v1/predict", json={"rows": [sent]}).json()
+        (prediction,) = answer["predictions"]
+        assert prediction["prediction"] in (2**60, 2**60 + 1)
+        about = client.get("/v1/model").json()
+        assert about["classes"] == [2**60, 2**60 + 1]
+        (account,) = [c for c in about["columns"] if c["name"] == "account"]
+        assert account["example"] in frame["account"].tolist()
+        assert account["low"] == frame["account"].min()
+    again = ServedModel(path, tmp_path / "store", "cpu")
+    (kept,) = again.model.candidates_.look_up([len(frame)])["account"]
+    assert kept == 2**60 + 12345
+    again.close()

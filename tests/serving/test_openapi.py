@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 from starlette.testclient import TestClient
 
+from tabr.serving.access.tokens import Tokens
 from tabr.serving.app import create_app
 from tabr.serving.served_model import ServedModel
 from tabr.serving.service import Compacting
-from tabr.serving.tokens import Tokens
 
 from .conftest import OWN
 

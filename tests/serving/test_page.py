@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tabr import TabRRegressor
+from tabr import TabRClassifier, TabRRegressor
 from tests.serving.conftest import SMALL, houses
 
 pytest.importorskip("uvicorn", reason="pip install 'tabr[serve]'")
@@ -86,10 +86,10 @@ def serving(file: Path, folder: Path, **tokens: str) -> Iterator[Service]:
     """Run the service of a copy of a model, in a thread of its own."""
     import uvicorn
 
+    from tabr.serving.access.tokens import Tokens
     from tabr.serving.app import create_app
     from tabr.serving.served_model import ServedModel
     from tabr.serving.service import Compacting
-    from tabr.serving.tokens import Tokens
 
     path = folder / file.name
     path.write_bytes(file.read_bytes())
@@ -418,6 +418,27 @@ def test_an_added_row_becomes_a_neighbour_and_can_be_taken_back(
         page["#done >> text=forgotten again"].wait_for()
         assert new not in page.ids() and page.number() == before
         assert len(served.model.candidates_) == n
+
+
+def test_whole_numbers_that_no_float_holds_stay_whole(
+    tmp_path: Path, opening: Opening
+) -> None:
+    frame, price = houses()
+    frame["account"] = np.random.default_rng(0).integers(2**60, 2**61, len(frame))
+    classes = np.where(price > price.median(), 2**60 + 1, 2**60)
+    file = tmp_path / "accounts.tabr"
+    TabRClassifier(**SMALL, device="cpu").fit(frame, classes).save(file)
+    folder = tmp_path / "service"
+    folder.mkdir()
+    with serving(file, folder) as service, opening(service.url) as page:
+        page.open()
+        page.during(lambda: page.field("account").fill(str(2**60 + 12345)))
+        page["#label-field select"].select_option(str(2**60 + 1))
+        page.during(lambda: page["#add-button"].click())
+        page["#done >> text=Remembered"].wait_for()
+        candidates = service.served.model.candidates_
+        assert candidates.frame["account"].iloc[-1] == 2**60 + 12345
+        assert candidates.y[-1] == 2**60 + 1
 
 
 def test_a_row_without_a_label_is_not_added(

@@ -20,10 +20,10 @@ from reliability.clients import has_held
 from reliability.kills import full_disk, kills
 from tabr import cli
 from tabr.errors import DataError
-from tabr.serving.origins import is_loopback
+from tabr.serving.access.origins import is_loopback
+from tabr.serving.access.tokens import add
 from tabr.serving.run import listen, read_tokens
 from tabr.serving.served_model import ServedModel
-from tabr.serving.tokens import add
 
 from .conftest import houses
 

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Coroutine
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tabr.serving.service import Batcher
+from tabr.serving.service import Batcher, warm_up
 
 
 def finished(work: Coroutine[Any, Any, Any]) -> Any:
@@ -93,3 +94,13 @@ def test_a_client_that_leaves_holds_nobody_up():
         batcher.close()
 
     finished(run())
+
+
+def test_what_was_there_at_the_start_is_no_garbage_to_look_through(served):
+    before = served.version
+    try:
+        warm_up(served)
+        assert gc.get_freeze_count() > 10_000
+    finally:
+        gc.unfreeze()
+    assert served.version == before

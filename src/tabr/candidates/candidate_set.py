@@ -15,12 +15,12 @@ from torch import Tensor
 from tabr.candidates.device_rules import RuleIndex
 from tabr.candidates.exact_index import ExactIndex, make_updatable
 from tabr.candidates.growable import GrowableArray
+from tabr.candidates.kept import Form, forms_of, kept
 from tabr.candidates.rules import BoundRule, Rule
 from tabr.candidates.updatable_index import UpdatableIndex
 from tabr.errors import DataError, UnknownIdError
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
-from tabr.tables.kept import Form, forms_of, kept
 from tabr.tables.preprocessor import EncodedRows
 from tabr.tables.samples import EncodedSample
 

@@ -4,11 +4,14 @@ Annotations are evaluated here, as FastAPI reads those of requests, which are ma
 the columns of a model.
 """
 
+import json
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import pandas as pd
 from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
@@ -17,18 +20,22 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from tabr import __version__
 from tabr.errors import CellTypeError, DataError, UnknownIdError
-from tabr.serving import bulk, messages
+from tabr.serving import bodies, bulk, messages
+from tabr.serving.access.origins import Origins
+from tabr.serving.access.tokens import Tokens
+from tabr.serving.bounds import BYTES_PER_CELL, EXTRA_COLUMNS, Bounds
 from tabr.serving.guards import Guard, Limits
-from tabr.serving.origins import Origins
 from tabr.serving.served_model import ServedModel
 from tabr.serving.service import Compacting, Service
 from tabr.serving.store.changes import KeyReused
 from tabr.serving.store.connection import OutcomeUnknown, StoreError
-from tabr.serving.tokens import Tokens
-from tabr.text import plain_list
+from tabr.text import plain_list, short
 
 logger = logging.getLogger("tabr.serving")
 
+FEW = 32  # predictions that are written at once, without a thread
+CHUNK = 2048  # rows of a table that are predicted together
+MOST_LETTERS = 200  # of a name in a refusal
 PAGE = Path(__file__).with_name("page")
 
 Key = Annotated[
@@ -69,10 +76,11 @@ def create_app(
         responses=messages.problems(400, 401, 403, 408, 413, 415, 421, 422, 503),
     )
     app.state.service = service
+    app.router.route_class = bodies.route_class(service.parse)
     requests = messages.Requests(served.schema, limits.rows)
     _add_questions(app, service, requests)
     _add_changes(app, service, requests)
-    _add_tables(app, service, limits.bulk_rows)
+    _add_tables(app, service, _bounds(service, limits))
     _add_pages(app, service)
     _add_refusals(app)
     app.add_middleware(
@@ -85,9 +93,23 @@ def create_app(
     return app
 
 
-def _rows(request: Any) -> list[dict[str, Any]]:
-    """Return the rows of a request by the names of their columns."""
-    return [row.model_dump(by_alias=True) for row in request.rows]
+def _bounds(service: Service, limits: Limits) -> Bounds:
+    """Return how much a table may hold."""
+    schema = service.served.schema
+    return Bounds(
+        rows=limits.bulk_rows,
+        columns=len(schema.columns) + len(schema.others) + EXTRA_COLUMNS,
+        cells=limits.body_bytes // BYTES_PER_CELL,
+        n_bytes=limits.body_bytes,
+    )
+
+
+def _json(name: str, items: Sequence[Any], **more: str) -> Response:
+    """Return an answer, written item by item so that other threads get their turn."""
+    dump = partial(json.dumps, allow_nan=False)
+    head = "".join(f"{dump(k)}: {dump(v)}, " for k, v in more.items())
+    text = f"{{{head}{dump(name)}: [{', '.join(map(dump, items))}]}}"
+    return Response(text, media_type="application/json")
 
 
 def _client(request: Request) -> str | None:
@@ -106,28 +128,32 @@ def _add_questions(app: FastAPI, service: Service, r: messages.Requests) -> None
         return {**served.about(), "rights": rights, "coverage": messages.COVERAGE}
 
     @app.post("/v1/predict", response_model=messages.Predictions)
-    async def predict(query: r.query) -> JSONResponse:  # type: ignore[name-defined]
+    async def predict(query: r.query) -> Response:  # type: ignore[name-defined]
         """Predict rows, each with an interval or a set of classes."""
-        rows = [(row, query.coverage) for row in _rows(query)]
+        rows = [(row, query.coverage) for row in query.rows]
         answers = await service.predictions.ask(rows)
         predictions = [prediction for _, prediction in answers]
-        return JSONResponse({"version": answers[0][0], "predictions": predictions})
+        write = partial(_json, "predictions", predictions, version=answers[0][0])
+        return write() if len(rows) <= FEW else await service.read(write)
 
     @app.post("/v1/explain", response_model=messages.Explanations)
-    async def explain(question: r.question) -> JSONResponse:  # type: ignore[name-defined]
+    async def explain(question: r.question) -> Response:  # type: ignore[name-defined]
         """Predict rows, with the effect of each neighbour on the prediction."""
-        frame = served.schema.to_frame(_rows(question))
-        version, explanations = await service.read(
-            served.explain, frame, question.coverage, question.top
-        )
-        return JSONResponse({"version": version, "explanations": explanations})
+
+        def work() -> Response:
+            frame = served.schema.to_frame(question.rows)
+            coverage, top = question.coverage, question.top
+            version, explanations = served.explain(frame, coverage, top)
+            return _json("explanations", explanations, version=version)
+
+        return await service.read(work)
 
     @app.get("/v1/candidates", response_model=messages.Candidates)
     async def candidates(
         n: Annotated[int, Query(ge=1, le=1000, description="how many")] = 20,
-    ) -> dict[str, Any]:
+    ) -> Response:
         """Return candidates, spread evenly over all."""
-        return {"rows": await service.read(served.sample, n)}
+        return await service.read(lambda: _json("rows", served.sample(n)))
 
 
 def _add_changes(app: FastAPI, service: Service, r: messages.Requests) -> None:
@@ -141,7 +167,7 @@ def _add_changes(app: FastAPI, service: Service, r: messages.Requests) -> None:
     ) -> messages.ChangeResult:
         """Add labelled rows to the candidates; predictions use them at once."""
         _check_labels("row", addition.rows, addition.labels)
-        rows, who = _rows(addition), _client(request)
+        rows, who = addition.rows, _client(request)
         return await service.change(served.add, rows, addition.labels, key, who)
 
     @app.patch("/v1/candidates", responses=problems)
@@ -176,7 +202,7 @@ def _add_changes(app: FastAPI, service: Service, r: messages.Requests) -> None:
         return await service.compact(key)
 
 
-def _add_tables(app: FastAPI, service: Service, most_rows: int) -> None:
+def _add_tables(app: FastAPI, service: Service, bounds: Bounds) -> None:
     served = service.served
 
     @app.post(
@@ -191,13 +217,18 @@ def _add_tables(app: FastAPI, service: Service, most_rows: int) -> None:
     ) -> Response:
         """Predict the rows of a table; the answer has predictions and their limits."""
         media, content = bulk.media_type(request), await request.body()
+        types = served.schema.types
+        frame = await service.parse(bulk.read, content, media, bounds, types)
+        state = served.state
 
-        def work() -> Response:
-            frame = bulk.read(content, media, most_rows, served.schema.types)
-            _, predictions = served.predict(frame, [coverage] * len(frame))
-            return bulk.write(predictions, media)
+        def work(start: int) -> pd.DataFrame:
+            rows = frame.iloc[start : start + CHUNK]
+            _, predictions = served.predict(rows, [coverage] * len(rows), state)
+            return bulk.to_frame(predictions)
 
-        return await service.read(work)
+        # Between the parts explanations are made, and nothing goes on after the limit.
+        parts = [await service.read(work, k) for k in range(0, len(frame) or 1, CHUNK)]
+        return await service.read(bulk.write, pd.concat(parts), media)
 
     @app.post(
         "/v1/candidates/table",
@@ -212,16 +243,18 @@ def _add_tables(app: FastAPI, service: Service, most_rows: int) -> None:
     ) -> messages.ChangeResult:
         """Add the labelled rows of a table to the candidates."""
         media, content = bulk.media_type(request), await request.body()
-        who = _client(request)
+        who, schema = _client(request), served.schema
+        types = {**schema.types, target: schema.target_type}
+        frame = await service.parse(bulk.read, content, media, bounds, types)
 
         def work() -> messages.ChangeResult:
-            types = {**served.schema.types, target: served.schema.target_type}
-            frame = bulk.read(content, media, most_rows, types)
             if target not in frame:
                 raise DataError(f"the table must have the column {target!r:.80}")
             labels = plain_list(frame.pop(target))
-            frame = served.model.preprocessor_.match(frame, caller="The model")
-            return served.add(served.schema.to_rows(frame), labels, key, who)
+            preprocessor = served.model.preprocessor_
+            rows = preprocessor.match(frame, caller="The model")
+            preprocessor.encode(rows)  # refuses what JSON hides, as infinite numbers
+            return served.add(schema.to_rows(rows), labels, key, who)
 
         return await service.change(work)
 
@@ -291,15 +324,25 @@ def _add_refusals(app: FastAPI) -> None:
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         """Name the mistakes and their places; the values are not sent back."""
         detail = [
-            {"loc": list(e["loc"]), "msg": e["msg"], "type": e["type"]}
-            for e in error.errors()
+            {"loc": [*map(_place, e["loc"])], "msg": e["msg"], "type": e["type"]}
+            for e in error.errors()[: bodies.MOST_PROBLEMS]
         ]
         # Its frames hold the body and itself, which only a rare collection would find.
         error.__traceback__ = error.__cause__ = error.__context__ = None
-        return JSONResponse({"detail": detail[:100]}, 422)
+        return JSONResponse({"detail": detail}, 422)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
         """Keep the trace in the log."""
         logger.error("unexpected %s", type(error).__name__, exc_info=error)
         return JSONResponse({"detail": "something went wrong here; see the log"}, 500)
+
+
+def _place(part: str | int) -> str | int:
+    """Return a name or a number that says where a mistake is, as an answer may hold it.
+
+    A name is the client's: it may be long, or no text that can be encoded.
+    """
+    if isinstance(part, int):
+        return part
+    return short(part.encode("utf-8", "backslashreplace").decode(), MOST_LETTERS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -66,13 +65,13 @@ def back_up(model: Path, store: str | Path | None, output: Path) -> dict[str, An
         "changes": snapshot.last,
         "sha256": {k: hashlib.sha256(v).hexdigest() for k, v in parts.items()},
     }
-    with draft_of(output) as draft:
-        with zipfile.ZipFile(draft, "w") as archive:
-            archive.writestr(_HEADER, json.dumps(header))
-            for name, content in parts.items():
-                archive.writestr(name, content)
-        os.chmod(draft, 0o600)
-    os.chmod(output, 0o600)
+    with (
+        draft_of(output, is_private=True) as draft,
+        zipfile.ZipFile(draft, "w") as archive,
+    ):
+        archive.writestr(_HEADER, json.dumps(header))
+        for name, content in parts.items():
+            archive.writestr(name, content)
     return {
         "file": str(output),
         "changes": snapshot.last,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tabr.errors import DataError
+from tabr.serving import arrow_stream, bodies
+from tabr.serving.bounds import Bounds
 from tabr.tables.csv import ColumnType, read_csv, to_csv
 from tabr.tables.frame import column_index
 
@@ -23,48 +27,78 @@ ANSWER: dict[int | str, dict[str, Any]] = {
     200: {"content": {CSV: {}, ARROW: {}}, "description": "a table"}
 }
 
+_SEPARATORS = ",;\t"
+_HEADER = 1 << 20  # bytes
+_LINES = 4  # of a row, at most on the mean
+_CHUNK = 2000  # rows that are written before other threads get their turn
+
 
 def media_type(request: Request) -> str:
     """Return the format of a request's body, one of the two."""
+    bodies.check_plain(request)
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media not in (CSV, ARROW):
-        raise DataError(
-            f"a table must come as {CSV} or {ARROW}, however: {media!r:.80}"
+        raise HTTPException(
+            415, f"a table must come as {CSV} or {ARROW}, however: {media!r:.80}"
         )
     return media
 
 
 def read(
-    content: bytes, media: str, most_rows: int, types: Mapping[str, ColumnType]
+    content: bytes, media: str, bounds: Bounds, types: Mapping[str, ColumnType]
 ) -> pd.DataFrame:
     """Return the table of a body, where CSV is read as the model knows its columns."""
     try:
         if media == CSV:
+            _check_csv(content, bounds)
             frame = read_csv(content, types)
         else:
-            with pa.ipc.open_stream(pa.BufferReader(content)) as stream:
-                column_index(stream.schema.names)
-                frame = stream.read_all().to_pandas()
-    except (ValueError, pa.ArrowException, OSError, EOFError, IndexError) as error:
+            frame = arrow_stream.read(content, bounds)
+    except DataError:
+        raise
+    except Exception as error:  # whatever their readers make of hostile bytes
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "empty"
         raise DataError(f"the table cannot be read as {media}: {reason:.400}") from None
-    if len(frame) > most_rows:
-        raise DataError(
-            f"a table may have at most {most_rows} rows, however {len(frame)} came"
-        )
-    return frame
+    bounds.check_frame(frame)
+    return frame.set_axis(column_index(frame.columns), axis=1)
 
 
-def write(predictions: list[dict[str, Any]], media: str) -> Response:
+def _check_csv(content: bytes, bounds: Bounds) -> None:
+    """Refuse what would become a huge table, by its lines and separators.
+
+    Quotes are not looked at, so that none can hide a separator.
+    """
+    n_lines = max(content.count(b"\n"), content.count(b"\r")) + 1
+    if n_lines > _LINES * bounds.rows:  # a cell may have several
+        bounds.check_rows(n_lines)
+    n_signs = max(content.count(sign.encode()) for sign in _SEPARATORS)
+    bounds.check_cells(n_signs + n_lines)
+    begin = content[:_HEADER].decode("utf-8-sig", "replace")
+    for sign in _SEPARATORS:
+        text = io.StringIO(begin, newline="")
+        names = next(filter(None, csv.reader(text, delimiter=sign)), [])
+        bounds.check_columns(len(names))
+        if len(content) > _HEADER and text.tell() == len(begin):
+            raise DataError(
+                f"the header may have at most {_HEADER} bytes, however it has more:"
+                " shorten the names"
+            )
+
+
+def write(predictions: pd.DataFrame, media: str) -> Response:
     """Return predictions as the table of an answer."""
-    frame = pd.DataFrame(map(_cells, predictions))
     if media == CSV:
-        return Response(to_csv(frame), media_type=CSV)
+        return Response(to_csv(predictions), media_type=CSV)
     sink = io.BytesIO()
-    arrow = pa.Table.from_pandas(frame, preserve_index=False)
+    arrow = pa.Table.from_pandas(predictions, preserve_index=False)
     with pa.ipc.new_stream(sink, arrow.schema) as writer:
         writer.write_table(arrow)
     return Response(sink.getvalue(), media_type=ARROW)
+
+
+def to_frame(predictions: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return predictions as a table."""
+    return pd.DataFrame(map(_cells, predictions))
 
 
 def _cells(prediction: dict[str, Any]) -> dict[str, Any]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import zipfile
 from pathlib import Path
 from typing import Any
 
-from tabr.tables.files import draft_of
+from tabr.storage import save
 
 
 def path_after(path: Path, seq: int) -> Path:
@@ -36,10 +35,8 @@ def written_beside(path: Path) -> list[Path]:
 
 def write(model: Any, path: Path) -> bytes:
     """Write a model file that only its owner may read; return its content."""
-    with draft_of(path) as draft:
-        model.save(draft)
-        os.chmod(draft, 0o600)
-        return draft.read_bytes()
+    save(model, path, is_private=True)
+    return path.read_bytes()
 
 
 def remove_old(path: Path, keep: int) -> list[Path]:

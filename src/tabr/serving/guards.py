@@ -15,10 +15,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tabr.serving import messages
-from tabr.serving.origins import Origins
+from tabr.serving.access.origins import Origins
+from tabr.serving.access.shares import ShareLimits, Shares
+from tabr.serving.access.tokens import Tokens
 from tabr.serving.service import Metrics
-from tabr.serving.shares import ShareLimits, Shares
-from tabr.serving.tokens import Tokens
 
 logger = logging.getLogger("tabr.serving")
 

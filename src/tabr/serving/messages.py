@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, Strict, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    Strict,
+    WrapValidator,
+    create_model,
+)
 from pydantic import StrictBool as Flag
 from pydantic import StrictInt as Integer
-from pydantic import StrictStr as Text
 
 from tabr.errors import DataError
 from tabr.tables.cells import ColumnKind
@@ -24,14 +33,30 @@ MOST_IDS = 10_000
 MOST_EXPLAINED = 256  # rows of a request
 COVERAGE = 0.9  # unless a request names another
 
+MOST_TEXT = 10_000  # characters of a cell
+MOST_VALUES = 1_000_000  # of a request in JSON
+EXACT, EDGE = 2**53, 2**63  # ends of what floats tell apart, and of int64
+EXTRA_CELLS = 16  # of a row, which are named as unknown; more are not even read
+
 Row = dict[str, Any]
-Value = bool | float | str
-Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+Value = bool | int | float | str
+
+
+def _whole(value: Any, check: Callable[[Any], Any]) -> Any:
+    """Return a number; a whole one stays as it came, unless no float is as large."""
+    if type(value) is not int:
+        return check(value)
+    return value if abs(value) <= sys.float_info.max else check(math.inf)
+
+
+Number = Annotated[float, Strict(), Field(allow_inf_nan=False), WrapValidator(_whole)]
+Text = Annotated[str, Strict(), Field(max_length=MOST_TEXT)]
 Label = Number | Flag | Text
 Coverage = Annotated[float, Field(gt=0, lt=1)]
 Ids = Annotated[
     list[Annotated[Integer, Field(ge=0, lt=2**63)]],
     Field(min_length=1, max_length=MOST_IDS),
+    FailFast(),
 ]
 
 
@@ -44,8 +69,8 @@ class Column(BaseModel):
         description="the type of a cell in JSON; a date is text"
     )
     levels: list[Value] | None = None
-    low: float | None = None
-    high: float | None = None
+    low: int | float | None = None
+    high: int | float | None = None
     median: float | None = None
     example: Value | None = None
 
@@ -100,8 +125,10 @@ def _describe(series: pd.Series[Any], kind: ColumnKind | None) -> Column:
 def _series(cells: list[Any], column: Column, dtype: Any) -> pd.Series[Any]:
     """Return cells as a series of the type that the model was fitted on."""
     if column.cell == "number":
+        numbers = _numbers(cells)
         is_float = isinstance(dtype, np.dtype) and dtype.kind == "f"
-        return pd.Series(cells, dtype=float).astype(dtype if is_float else float)
+        is_float &= numbers.dtype != object
+        return numbers.astype(dtype) if is_float else numbers
     texts = pd.Series(cells, dtype=object)
     if not pd.api.types.is_datetime64_any_dtype(dtype):
         return texts
@@ -115,8 +142,33 @@ def _series(cells: list[Any], column: Column, dtype: Any) -> pd.Series[Any]:
     return dates
 
 
+def _numbers(cells: list[Any]) -> pd.Series[Any]:
+    """Return numbers; whole ones that no float can tell apart stay as they came.
+
+    So does text, which the model reads or refuses.
+    """
+    if any(isinstance(cell, str) for cell in cells):
+        return pd.Series(cells, dtype=object)
+    if not any(type(cell) is int and abs(cell) > EXACT for cell in cells):
+        return pd.Series(cells, dtype=float)
+    if any(
+        isinstance(cell, float) or not -EDGE <= (cell or 0) < EDGE for cell in cells
+    ):
+        return pd.Series(cells, dtype=object)
+    whole = pd.Series(cells, dtype="Int64")
+    return whole if whole.hasnans else whole.astype("int64")
+
+
 class StrictMessage(BaseModel):
-    """A message with no other fields than those it names."""
+    """A message with no other fields than those it names.
+
+    Attributes:
+        most_values: Of its JSON, all lists and objects included.
+        row: What its rows are checked by, if it has any.
+    """
+
+    most_values: ClassVar[int] = 2 * MOST_IDS + 1000
+    row: ClassVar[type[BaseModel] | None] = None
 
     model_config = ConfigDict(extra="forbid")
 
@@ -226,7 +278,7 @@ class Relabelling(StrictMessage):
     """Other labels for candidates, in the order of their ids."""
 
     ids: Ids
-    labels: Annotated[list[Label], Field(min_length=1, max_length=MOST_IDS)]
+    labels: Annotated[list[Label], Field(min_length=1, max_length=MOST_IDS), FailFast()]
 
 
 class Removal(StrictMessage):
@@ -322,7 +374,8 @@ class Requests:
         row: Any = message("Row", **cells)
 
         def list_of(item: Any, most: int = most_rows) -> Any:
-            return Annotated[list[item], Field(min_length=1, max_length=most)], ...
+            length = Field(min_length=1, max_length=most)
+            return Annotated[list[item], length, FailFast()], ...
 
         rows, labels = list_of(row), list_of(Label)
         few_rows = list_of(row, min(most_rows, MOST_EXPLAINED))
@@ -330,6 +383,10 @@ class Requests:
         self.query = message("Query", rows=rows, coverage=coverage)
         self.question = message("Question", rows=few_rows, coverage=coverage, top=top)
         self.addition = message("Addition", rows=rows, labels=labels)
+        n_values = most_rows * (len(cells) + EXTRA_CELLS) + 1000
+        made: list[Any] = [self.query, self.question, self.addition]
+        for request in made:
+            request.row, request.most_values = row, min(n_values, MOST_VALUES)
 
 
 def _cell_type(column: Column) -> Any:

@@ -14,13 +14,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from tabr.errors import DataError
+from tabr.serving.access.connections import HEAD, Connections
+from tabr.serving.access.origins import Origins, check_name, is_loopback
+from tabr.serving.access.tokens import TokenFile, Tokens, new_secret
 from tabr.serving.app import create_app
-from tabr.serving.connections import HEAD, Connections
 from tabr.serving.guards import Limits
-from tabr.serving.origins import Origins, check_name, is_loopback
 from tabr.serving.served_model import KEPT_FILES, ServedModel
-from tabr.serving.service import Compacting
-from tabr.serving.tokens import TokenFile, Tokens, new_secret
+from tabr.serving.service import Compacting, warm_up
 
 TOKEN, READ_TOKEN = "TABR_TOKEN", "TABR_READ_TOKEN"
 SHORTEST = 16  # characters of a token
@@ -106,6 +106,7 @@ def serve(
     )
     if served.has_begun_store:
         print(f"tabr: a new store was begun: {served.store.place}", file=sys.stderr)
+    warm_up(served)
     app = create_app(served, tokens, limits, origins=origins, compacting=compacting)
     server = _Server(configure(app, Connections(proxies=address.proxies)))
     server.fragment = fragment

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +38,7 @@ from tabr.serving.store.changes import (
     open_store,
 )
 from tabr.serving.store.connection import NoStore, StoreDamaged, StoreError
-from tabr.text import plain, plain_list
+from tabr.text import json_text, plain, plain_list
 
 KEPT_FILES = 2  # of those that compaction wrote, by default
 MOST_ROWS = 10_000  # that are added at once when changes are made again
@@ -183,15 +182,23 @@ class ServedModel:
 
     # --- answers --------------------------------------------------------------------
 
+    @property
+    def state(self) -> State:
+        """The present state, for an answer that takes several predictions."""
+        return self._state
+
     def predict(
-        self, frame: pd.DataFrame, coverages: Sequence[float]
+        self,
+        frame: pd.DataFrame,
+        coverages: Sequence[float],
+        state: State | None = None,
     ) -> tuple[str, list[dict[str, Any]]]:
         """Predict rows by one search, each row with its own coverage.
 
         Returns the version that answered, and for each row the prediction, its interval
         or set of classes, and how typical the row is.
         """
-        state = self._state
+        state = state or self._state
         signals = state.model.signals(frame)
         answers: list[dict[str, Any]] = [{}] * len(frame)
         for coverage in sorted(set(coverages)):
@@ -255,7 +262,7 @@ class ServedModel:
         key: str | None,
         who: str | None,
     ) -> ChangeResult:
-        fingerprint = json.dumps([kind, payload], sort_keys=True)
+        fingerprint = json_text([kind, payload], sort_keys=True)
         with self._changing:
             changed = self.model
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import math
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -18,7 +19,8 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.types import Scope
 
-from tabr.serving.messages import Compaction
+from tabr.errors import TabrError
+from tabr.serving.messages import COVERAGE, Compaction
 from tabr.serving.served_model import ServedModel
 from tabr.serving.store.connection import StoreError
 
@@ -60,6 +62,20 @@ class Metrics:
         route = getattr(scope.get("route"), "path", None) or "other"
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
+
+
+def warm_up(served: ServedModel) -> None:
+    """Do beforehand what is done once, so that no request waits for it.
+
+    Kernels are compiled, libraries imported, and what is there by now is left out of
+    the collection of garbage: to look through all of it holds all threads up for a
+    second, every now and then.
+    """
+    rows = [candidate["row"] for candidate in served.sample(2)]
+    with suppress(TabrError):  # as of a coverage that takes more rows
+        served.explain(served.schema.to_frame(rows), COVERAGE, top=1)
+    gc.collect()
+    gc.freeze()
 
 
 class _Request(NamedTuple):
@@ -183,6 +199,7 @@ class Service:
         self._readers = ThreadPoolExecutor(1, "explanations")
         self._writers = ThreadPoolExecutor(1, "changes")
         self.health = Health(served.store.check)
+        self._bodies = ThreadPoolExecutor(1, "bodies")
         self.ready = False
 
     def _predict(self, rows: Sequence[tuple[Any, float]]) -> list[Any]:
@@ -197,6 +214,11 @@ class Service:
         """Run what takes longer than a prediction and changes nothing."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, work, *arguments)
+
+    async def parse(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Run what reads a long body; bodies wait for one another."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._bodies, work, *arguments)
 
     async def change(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Run a change of the model; changes wait for one another."""
@@ -246,6 +268,7 @@ class Service:
             self.predictions.close()
             self.health.close()
             self._readers.shutdown(wait=False, cancel_futures=True)
+            self._bodies.shutdown(wait=False, cancel_futures=True)
             self._writers.shutdown(wait=False)
 
     async def _follow_store(self) -> None:

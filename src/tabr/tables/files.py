@@ -101,12 +101,13 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def draft_of(path: Path) -> Iterator[Path]:
+def draft_of(path: Path, *, is_private: bool = False) -> Iterator[Path]:
     """A path to write to, which takes the place of the file when all went well.
 
-    Until then the old file stays, and only its owner can read the draft; then the file
-    has the mode and owner it had, or a new one those that the system gives. What fails
-    leaves nothing behind, and what was killed is removed by the next draft.
+    Until then the old file stays, and only its owner can read the draft. Then a private
+    file stays so; another has the mode and owner it had, or a new one those that the
+    system gives. What fails leaves nothing behind, and what was killed is removed by
+    the next draft.
     """
     path = Path(os.path.realpath(path))  # a link stays one
     remove_dead_drafts(path.parent)
@@ -114,7 +115,7 @@ def draft_of(path: Path) -> Iterator[Path]:
     draft, handle = _new_draft(path.parent, suffix)
     try:
         yield draft
-        if os.name == "posix":
+        if os.name == "posix" and not is_private:
             _keep_access(handle, path)
         os.fsync(handle)
         if os.name != "posix":  # where an open file cannot be moved

@@ -30,13 +30,13 @@ export class Api {
       let response;
       try {
         response = await fetch(path, {
-          method, headers, signal, body: body && JSON.stringify(body),
+          method, headers, signal, body: body && write(body),
         });
       } catch (error) {
         if (error.name === "AbortError") throw error;
         throw new Failure("The server cannot be reached.");
       }
-      const answer = await response.json().catch(() => null);
+      const answer = await response.text().then(read).catch(() => null);
       if (response.ok && answer) return answer;
       // Another request may have got a token meanwhile: then try with that one.
       if (response.status === 401 && (token !== ownToken() || (await this.renew()))) continue;
@@ -52,6 +52,22 @@ export class Api {
     keepToken(token);
     return true;
   }
+}
+
+// Whole numbers that no float holds are BigInt here, where the browser lets them be.
+const MEASURES = new Set(["low", "high", "median"]); // which are drawn, not sent
+
+function read(text) {
+  return JSON.parse(text, (name, value, context) => {
+    const isLong = Number.isInteger(value) && !Number.isSafeInteger(value);
+    const isWhole = isLong && !MEASURES.has(name) && /^-?\d+$/.test(context?.source ?? "");
+    return isWhole ? BigInt(context.source) : value;
+  });
+}
+
+export function write(value) {
+  return JSON.stringify(value, (name, part) =>
+    typeof part === "bigint" ? JSON.rawJSON?.(String(part)) ?? Number(part) : part);
 }
 
 function failure(status, detail) {

@@ -1,6 +1,6 @@
 // Changes of the candidates: add, relabel, remove, and undo the last one.
 
-import { newKey } from "./api.js";
+import { newKey, write } from "./api.js";
 import { find, open } from "./dom.js";
 import { labelField } from "./form.js";
 
@@ -16,7 +16,7 @@ export class Changes {
 
   /** Send a change; a second try after a failure has the same key, so it counts once. */
   async send(method, body) {
-    const content = method + JSON.stringify(body);
+    const content = method + write(body);
     if (this.tried?.content !== content) this.tried = { content, key: newKey() };
     const result = await this.api.call(method, "v1/candidates", body, { key: this.tried.key });
     this.tried = null;

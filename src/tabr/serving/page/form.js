@@ -89,10 +89,16 @@ class NumberField extends Field {
 
   get isUnreadable() { return this.input.validity.badInput; }
   read() { return this.input.value; }
-  parse(text) { return text.trim() === "" ? null : Number(text); }
+
+  parse(text) {
+    const isLong = /^-?\d+$/.test(text) && !Number.isSafeInteger(Number(text));
+    return text.trim() === "" ? null : isLong ? BigInt(text) : Number(text);
+  }
 
   write(value) {
-    this.input.value = typeof value === "number" ? Number(value.toPrecision(7)) : "";
+    const isLong = typeof value === "bigint"; // of which each digit counts
+    const short = typeof value === "number" ? Number(value.toPrecision(7)) : "";
+    this.input.value = isLong ? String(value) : short;
   }
 
   refresh() {

@@ -101,7 +101,7 @@ export class Formats {
   /** How far b lies from a: {apart: shares of what is usual, words}. */
   difference({ name, kind, levels }, a, b) {
     const range = this.usual.get(name);
-    const gap = kind === "date" ? moment(b) - moment(a) : b - a;
+    const gap = kind === "date" ? moment(b) - moment(a) : Number(b) - Number(a);
     const isMeasured = kind === "date" || (isNumber(a) && isNumber(b) && !levels);
     if (!isMeasured || !range || Number.isNaN(gap)) {
       return text(a) === text(b) ? { apart: 0, words: "" } : { apart: 1, words: "≠" };

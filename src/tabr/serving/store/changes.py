@@ -46,6 +46,7 @@ from tabr.serving.store.tables import (
     upgrade,
 )
 from tabr.serving.store.witness import Witness
+from tabr.text import is_exact_json, json_text
 
 KEY_SECONDS = 7 * 24 * 3600  # for which a key outlives its change
 SETTLING_SECONDS = 10.0  # of asking whether a change was kept
@@ -682,10 +683,10 @@ def _change(seq: int, kind: ChangeKind, payload: str, response: str) -> Change:
 def _to_json(value: dict[str, Any]) -> str:
     """Return the JSON of a value, which gives back exactly this value."""
     try:
-        text = json.dumps(value, allow_nan=False)
+        text, is_exact = json_text(value, allow_nan=False), is_exact_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(f"a change must be plain JSON, however: {error}") from error
-    if json.loads(text) != value:  # as with tuples, and names that are no text
+    if not is_exact:  # as with tuples, and names that are no text
         raise DataError("a change must be plain JSON, however JSON alters this one")
     return text
 

@@ -21,13 +21,13 @@ from safetensors import numpy as safetensors
 
 from tabr.config.checks import check_file
 from tabr.errors import ModelFileError, TabrError
-from tabr.tables.packed import pack_frame, unpack_frame
+from tabr.tables.stored.packed import pack_frame, unpack_frame
 
 _MOST_BYTES = 1 << 29  # beside a multiple of the file's own
 _MULTIPLE = 12  # short texts as objects
 _SECONDS = 60.0  # beside some for each byte
 _BYTES_A_SECOND = 4e6
-_CODE = "from tabr.tables.parquet import answer; answer()"
+_CODE = "from tabr.tables.stored.parquet import answer; answer()"
 # One thread: each would reserve memory of its own. The usual pool gives none back.
 _ALONE = {
     "OMP_NUM_THREADS": "1",
@@ -40,7 +40,7 @@ _ALONE = {
 def read_apart(content: bytes, columns: Any, n: int) -> pd.DataFrame:
     """Return the frame of n rows that a file of an earlier version holds."""
     question = json.dumps({"columns": columns, "n": n}).encode()
-    root = str(Path(__file__).parents[2])  # where tabr was imported from
+    root = str(Path(__file__).parents[3])  # where tabr was imported from
     path = os.pathsep.join([root, *filter(None, sys.path)])
     try:
         run = subprocess.run(

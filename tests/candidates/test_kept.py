@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from tabr import DataError
+from tabr.candidates.kept import forms_of, kept
 from tabr.tables.cells import Cells
-from tabr.tables.kept import forms_of, kept
 
 DAY = pd.Timestamp("2024-05-31 12:30")
 DATES = {

@@ -230,8 +230,7 @@ def revoke(path: Path, name: str) -> None:
 def _write(path: Path, tokens: tuple[Token, ...]) -> None:
     content = {"format": FORMAT, "tokens": [asdict(token) for token in tokens]}
     path.parent.mkdir(parents=True, exist_ok=True)
-    with draft_of(path) as draft:
-        draft.touch(mode=0o600)  # before anything is in it
+    with draft_of(path, is_private=True) as draft:
         draft.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
 

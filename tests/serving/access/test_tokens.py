@@ -12,12 +12,19 @@ from starlette.testclient import TestClient
 
 from tabr import cli
 from tabr.errors import DataError
-from tabr.serving import tokens as tokens_module
+from tabr.serving.access import tokens as tokens_module
+from tabr.serving.access.tokens import (
+    TokenFile,
+    Tokens,
+    add,
+    hash_of,
+    read_file,
+    revoke,
+)
 from tabr.serving.app import create_app
 from tabr.serving.service import Compacting
-from tabr.serving.tokens import TokenFile, Tokens, add, hash_of, read_file, revoke
 
-from .conftest import OWN
+from ..conftest import OWN
 
 BOTH = Tokens("w" * 20, "r" * 20)
 

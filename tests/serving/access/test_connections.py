@@ -9,13 +9,13 @@ from contextlib import ExitStack, contextmanager
 import pytest
 import uvicorn
 
+from tabr.serving.access.connections import ConnectionLimits, Connections
+from tabr.serving.access.shares import ShareLimits
+from tabr.serving.access.tokens import Tokens
 from tabr.serving.app import create_app
-from tabr.serving.connections import ConnectionLimits, Connections
 from tabr.serving.guards import Limits
 from tabr.serving.run import configure, listen
 from tabr.serving.service import Compacting
-from tabr.serving.shares import ShareLimits
-from tabr.serving.tokens import Tokens
 
 SHORT = {"header_seconds": 0.3, "stall_seconds": 0.3, "idle_seconds": 1.0}
 HEAD = "host: localhost\r\ncontent-type: application/json\r\n"

@@ -9,7 +9,7 @@ import pytest
 from safetensors import numpy as safetensors
 
 from tabr.errors import ModelFileError
-from tabr.tables.packed import pack_frame, unpack_frame
+from tabr.tables.stored.packed import pack_frame, unpack_frame
 
 
 def columns() -> dict[str, pd.Series]:

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from starlette.exceptions import HTTPException
 
-from tabr.serving.shares import SMALL, ShareLimits, Shares
+from tabr.serving.access.shares import SMALL, ShareLimits, Shares
 from tests.serving.test_service import finished
 
 BIG = 2 * SMALL

@@ -1,4 +1,4 @@
-"""The commands `token`: who may ask a service, and until when."""
+"""The commands `keygen` and `sign` for model files, and `token` for services."""
 
 from __future__ import annotations
 
@@ -8,7 +8,40 @@ from typing import Any
 import click
 
 from tabr.cli import options
-from tabr.cli.messages import Result, common
+from tabr.cli.messages import Mistake, Result, common
+
+
+@click.command()
+@click.argument("key", type=options.output_type)
+@common
+def keygen(key: Path) -> Result:
+    """Write a new private key as KEY, and its public one as KEY.pub.
+
+    Who has KEY can sign models; give KEY.pub to those who load them.
+    """
+    from tabr.storage import make_keys
+
+    if key.exists():
+        raise Mistake(f"{key} exists, and a key is not replaced: name another file")
+    options.check_output(key)
+    public = make_keys(key)
+    text = f"wrote {key}, which only you can read, and {public}"
+    return Result({"private": str(key), "public": str(public)}, message=text)
+
+
+@click.command()
+@options.model
+@click.option("--key", required=True, type=options.input_type, help="A private key.")
+@common
+def sign(model_file: Path, key: Path) -> Result:
+    """Sign MODEL with a private key: write MODEL.sig beside it."""
+    from tabr.storage import sign
+
+    signature = sign(model_file, key)
+    return Result({"signature": str(signature)}, message=f"wrote {signature}")
+
+
+# --- tokens of a service --------------------------------------------------------------
 
 file_of_tokens = click.option(
     "--file",
@@ -44,7 +77,7 @@ def token() -> None:
 @common
 def new(name: str, rights: Any, days: int, path: Path) -> Result:
     """Make a token called NAME, and print it."""
-    from tabr.serving import tokens
+    from tabr.serving.access import tokens
 
     secret = tokens.add(path, name, rights, days)
     (made,) = (found for found in tokens.read_file(path) if found.name == name)
@@ -58,7 +91,7 @@ def new(name: str, rights: Any, days: int, path: Path) -> Result:
 @common
 def list_tokens(path: Path) -> Result:
     """List the tokens: their names, rights and ends."""
-    from tabr.serving import tokens
+    from tabr.serving.access import tokens
     from tabr.text import aligned
 
     found = tokens.read_file(path)
@@ -80,7 +113,7 @@ def list_tokens(path: Path) -> Result:
 @common
 def revoke(name: str, path: Path) -> Result:
     """Take the token called NAME out of the file."""
-    from tabr.serving import tokens
+    from tabr.serving.access import tokens
 
     tokens.revoke(path, name)
     text = f"{name} is revoked; a service that runs knows within a second"

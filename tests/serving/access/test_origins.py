@@ -4,9 +4,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from tabr.errors import DataError
+from tabr.serving.access.origins import Origins, check_name
 from tabr.serving.app import create_app
 from tabr.serving.guards import BODIES, OPEN
-from tabr.serving.origins import Origins, check_name
 from tabr.serving.service import Compacting
 
 PATHS = [*OPEN, "/static/page.js", "/v1/model", "/metrics", "/openapi.json", "/nothing"]

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tabr.errors import ModelFileError
-from tabr.tables.parquet import read_apart
+from tabr.tables.stored.parquet import read_apart
 
 PLAIN = {"compression": "none", "use_dictionary": False}
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 import threading
 import warnings
 from pathlib import Path
@@ -61,6 +64,69 @@ def plain() -> TabRRegressor:
 def ruled() -> TabRRegressor:
     frame, y = table()
     return TabRRegressor(**SMALL, ignore=IGNORE, candidates=RULE).fit(frame, y)
+
+
+# --- forked processes -------------------------------------------------------------
+
+FORKS = """
+import os, pickle, signal, threading, time
+import torch
+from tabr import TabRRegressor
+from tests.test_fitted import IGNORE, SMALL, table
+
+torch.set_num_threads(2)
+frame, y = table(600)
+model = TabRRegressor(**SMALL, ignore=IGNORE).fit(frame, y)
+model.predict(frame)  # by all threads
+over = threading.Event()
+
+def change():
+    while not over.is_set():
+        model.remove_candidates(model.add_candidates(frame, y))
+
+def work():
+    for each in (model, pickle.loads(pickle.dumps(model))):
+        each.predict(frame)
+        ids = each.add_candidates(frame.head(3), y[:3])
+        each.relabel_candidates(ids, y[:3])
+        each.explain(frame.head(2))
+        each.restrict_candidates(None)
+        each.remove_candidates(ids)
+
+def outcome(pid, seconds):
+    for _ in range(int(seconds / 0.02)):
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return "hangs"
+
+thread = threading.Thread(target=change)
+thread.start()
+outcomes = []
+for _ in range(12):
+    time.sleep(0.01)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    outcomes.append(outcome(pid, 20))
+over.set()
+thread.join()
+print(outcomes)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_predicts_and_updates_though_another_thread_did() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == str([0] * 12), done.stderr[-2000:]
 
 
 # --- seeds ------------------------------------------------------------------------

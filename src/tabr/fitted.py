@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from abc import abstractmethod
 from threading import Lock
@@ -27,6 +28,19 @@ if TYPE_CHECKING:
     from tabr.training.memory_plan import MemoryPlan
 
 _updating = Lock()  # one change at a time; predictions need not wait
+
+
+def _renew_lock() -> None:
+    """Give a forked process a free lock: who held it did not come along.
+
+    A change is one assignment at its end, so none is half made.
+    """
+    global _updating
+    _updating = Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 class FittedModel:

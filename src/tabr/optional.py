@@ -1,9 +1,33 @@
-"""Libraries that only some features need."""
+"""Libraries that only some features need, and what only later Pythons have."""
 
+from __future__ import annotations
+
+import functools
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from tabr.errors import MissingLibrary
+
+if TYPE_CHECKING:
+    from functools import cached_property as cached_property
+else:
+
+    class cached_property(functools.cached_property):
+        """That of Python 3.12: two threads at once may both work the value out.
+
+        Before, all objects of a class shared a lock. A process that was forked while
+        another thread held it waited for ever.
+        """
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            """Return the value, worked out at the first call."""
+            if instance is None:
+                return self
+            values = vars(instance)
+            if self.attrname not in values:
+                values[self.attrname] = self.func(instance)
+            return values[self.attrname]
 
 
 def require(name: str, extra: str) -> ModuleType:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from tabr.audit.findings import Ids
 from tabr.audit.labels import Labels
 from tabr.errors import DataError, ParameterError
+from tabr.optional import cached_property
 from tabr.tables.frame import to_frame
 
 MIN_NUMBERED = 30  # rows from which on distinct values are taken for names of rows

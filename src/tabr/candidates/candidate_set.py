@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tabr.candidates.updatable_index import UpdatableIndex
 from tabr.errors import DataError, UnknownIdError
 from tabr.network.rows import Rows
 from tabr.network.tabr import TabR
+from tabr.optional import cached_property
 from tabr.tables.preprocessor import EncodedRows
 from tabr.tables.samples import EncodedSample
 

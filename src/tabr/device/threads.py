@@ -21,7 +21,19 @@ T = TypeVar("T")
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 _n_workers: ContextVar[int | None] = ContextVar("n_workers", default=None)
-os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
+
+
+def _after_fork() -> None:
+    """Let a forked process compute in one thread: others do not survive a fork.
+
+    OpenMP would wait for those it had before; torch's own workers do the same.
+    """
+    _pools.clear()
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager

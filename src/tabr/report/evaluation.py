@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from tabr.errors import ParameterTypeError
 from tabr.estimators import TabRClassifier, TabRRegressor
 from tabr.metrics import class_scores, value_scores
+from tabr.optional import cached_property
 from tabr.prediction.explanation import NeighborTable
 from tabr.prediction.uncertainty import Signals, intervals, sets
 from tabr.tables.frame import name_of, random_rows, to_frame

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +20,7 @@ import pandas as pd
 from pandas.api import types as pandas_types
 
 from tabr.errors import CellTypeError, DataError
+from tabr.optional import cached_property
 from tabr.tables.frame import broken_text, nested
 from tabr.text import is_unicode
 

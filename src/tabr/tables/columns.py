@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -14,6 +13,7 @@ import pandas as pd
 
 from tabr.config.checks import check_file
 from tabr.errors import DataError
+from tabr.optional import cached_property
 from tabr.tables.cells import (
     TURNS,
     Cells,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from tabr.config.checks import check_file
+from tabr.optional import cached_property
 
 Normalization = Literal[
     "quantile", "published-quantile", "standard", "robust", "both", "none"

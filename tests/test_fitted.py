@@ -66,6 +66,27 @@ def ruled() -> TabRRegressor:
     return TabRRegressor(**SMALL, ignore=IGNORE, candidates=RULE).fit(frame, y)
 
 
+# --- whole numbers beyond floats ----------------------------------------------------
+
+
+def test_classes_beyond_floats_come_back_as_they_were(tmp_path: Path) -> None:
+    frame, _ = table(60)
+    classes = np.array([2**53 + 1, 2**53 + 2, 2**53 + 3])
+    y = classes[np.arange(60) % 3]
+    model = TabRClassifier(**SMALL, ignore=IGNORE).fit(frame, y)
+    ids = model.add_candidates(frame, y.astype(np.uint64))
+    model.relabel_candidates(ids, pd.array(y, "UInt64"))
+    model.save(tmp_path / "m.tabr")
+    loaded = TabRClassifier.load(tmp_path / "m.tabr")
+    for one in (model, loaded):
+        assert one.classes_.tolist() == classes.tolist()
+        assert one.candidates_.y_of(ids).tolist() == y.tolist()
+        assert one.explain(frame).labels.dtype == np.int64
+        assert set(one.predict(frame).tolist()) <= set(classes.tolist())
+    with pytest.raises(DataError, match="classes that fit saw"):
+        model.add_candidates(frame, y.astype(float))
+
+
 # --- forked processes -------------------------------------------------------------
 
 FORKS = """

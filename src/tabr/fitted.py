@@ -216,6 +216,7 @@ class FittedModel:
         labels = self.target_.read(y, n_rows=len(encoded), caller=caller)
         codes = self.target_.encode(labels)
         self._warn_of(labels)
+        labels = self.target_.as_fitted(labels, codes)
         with _updating:
             self.candidates_, ids = self.candidates_.added(encoded, labels, codes)
         return ids
@@ -233,6 +234,7 @@ class FittedModel:
         labels = self.target_.read(y, n_rows=np.size(ids), caller=caller)
         codes = self.target_.encode(labels)
         self._warn_of(labels)
+        labels = self.target_.as_fitted(labels, codes)
         with _updating:
             self.candidates_ = self.candidates_.relabelled(ids, labels, codes)
 

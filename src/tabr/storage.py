@@ -590,8 +590,7 @@ def _candidates(
     else:
         in_range = ((labels >= 0) & (labels < target.n_classes)).all()
         _check(bool(in_range), "some of its labels are no classes")
-        texts = target.classes.dtype.kind == "U"  # short and long ones as objects
-        y = (target.classes.astype(object) if texts else target.classes)[labels]
+        y = target.as_fitted(labels, labels)
     rows = Rows(*(torch.tensor(arrays[name]) for name in Rows._fields))
     return ids, frame, y, rows, torch.tensor(labels)
 

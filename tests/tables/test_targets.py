@@ -371,3 +371,24 @@ def test_sides_are_numbers_or_who_has_a_class():
     many = ClassTarget().fit(labels)
     sides = many.sides(labels)
     assert sides.sum(axis=0).tolist() == [12, 11, 10, 9, 8, 7, 6, 5]
+
+
+WIDE = [[2**53 + 1, 2**53 + 2, 2**53 + 3], [2**63 + 1, 2**63 + 2, 2**63 + 3]]
+WIDE += [[-1, 2**63 + 1, 2**63 + 2], [2**70 + 1, 2**70 + 2, 2**70 + 3]]
+
+
+@pytest.mark.parametrize("wide", WIDE, ids=str)
+def test_whole_numbers_beyond_floats_are_classes_as_they_are(wide):
+    target = reborn(ClassTarget().fit(wide))
+    assert target.classes.tolist() == wide
+    for dtype in (object, "int64", "uint64", "Int64", "UInt64"):
+        bounds = None if dtype is object else np.iinfo(dtype.lower())
+        if bounds and not bounds.min <= min(wide) <= max(wide) <= bounds.max:
+            continue
+        y = pd.Series(wide, dtype=dtype)
+        codes = target.encode(y)
+        assert codes.tolist() == [0, 1, 2]
+        assert target.as_fitted(y.to_numpy(), codes).tolist() == wide
+    for odd in (float(wide[2]), 2.0**64, -2.0, np.uint64(2**64 - 2)):
+        with pytest.raises(DataError, match="classes that fit saw"):
+            target.encode([odd])

@@ -93,7 +93,14 @@ def _array(y: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
         # numpy cuts a zero byte at the end of a text
         text = all(isinstance(v, str) and not v.endswith("\0") for v in y)
         return array if text else np.array(y, dtype=object)
+    if array.dtype == np.float64 and any(_is_wide(value) for value in y):
+        return np.array(y, dtype=object)  # -1 beside 2**63: numpy makes floats of both
     return array
+
+
+def _is_wide(value: object) -> bool:
+    """Whether it is a whole number that a float may not hold."""
+    return isinstance(value, int | np.integer) and abs(int(value)) > 2**53
 
 
 def read_numbers(

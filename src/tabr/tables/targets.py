@@ -101,6 +101,12 @@ class Target(ABC):
         """Return labels (n,) for a network."""
 
     @abstractmethod
+    def as_fitted(
+        self, y: npt.NDArray[Any], labels: npt.NDArray[Any]
+    ) -> npt.NDArray[Any]:
+        """Return y (n,) with these labels in the type that the y of fit had."""
+
+    @abstractmethod
     def sides(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return what means of labels are taken of (n, k), for encoded labels (n,)."""
 
@@ -199,6 +205,12 @@ class NumberTarget(Target):
         with np.errstate(over="ignore"):
             labels = (values - self.mean) / self.scale
         return np.clip(labels, -_FLOAT32_MAX, _FLOAT32_MAX).astype(np.float32)
+
+    def as_fitted(
+        self, y: npt.NDArray[Any], labels: npt.NDArray[Any]
+    ) -> npt.NDArray[np.float64]:
+        """Return y itself."""
+        return y
 
     def sides(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return the labels themselves (n, 1)."""
@@ -335,7 +347,9 @@ class ClassTarget(Target):
             code_of = {_key(value): code for code, value in enumerate(self.classes)}
             codes = np.array([code_of.get(_key(v), -1) for v in values], dtype=np.int64)
         else:
-            codes = pd.Index(self.classes).get_indexer(pd.Index(values))
+            cast, same = _exactly(values, self.classes.dtype)
+            codes = pd.Index(self.classes).get_indexer(pd.Index(cast))
+            codes = np.where(same, codes, -1)
         if (codes < 0).any():
             first = _key(values[int((codes < 0).argmax())])[1]
             raise DataError(
@@ -343,6 +357,14 @@ class ClassTarget(Target):
                 " such rows or fit again"
             )
         return codes.astype(np.int64)
+
+    def as_fitted(
+        self, y: npt.NDArray[Any], labels: npt.NDArray[Any]
+    ) -> npt.NDArray[Any]:
+        """Return the classes (n,) themselves; short and long texts as objects."""
+        texts = self.classes.dtype.kind == "U"
+        classes = self.classes.astype(object) if texts else self.classes
+        return np.take(classes, labels)
 
     def sides(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return who has a class (n, k): the second of two, else the commonest."""
@@ -417,6 +439,21 @@ class ClassTarget(Target):
         else:
             self.classes = np.asarray(arrays["classes"]).astype(dtype)
         return self
+
+
+def _exactly(
+    values: npt.NDArray[Any], dtype: np.dtype[Any]
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Return numbers (n,) as another type, and which of them are the same there.
+
+    Compared as they come, whole numbers beyond 2**53 would first become floats.
+    """
+    if values.dtype.kind not in "iuf" or dtype.kind not in "iuf":
+        return values, np.ones(len(values), dtype=np.bool_)
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast = values.astype(dtype)
+        same = (cast.astype(values.dtype) == values) & ((cast < 0) == (values < 0))
+    return cast, same
 
 
 def _sorted_objects(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

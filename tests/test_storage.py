@@ -1031,6 +1031,35 @@ def test_a_file_of_the_first_version_predicts_what_it_predicted(name: str):
         np.testing.assert_allclose(ends, said["intervals"], rtol=1e-5)
 
 
+def test_an_old_span_without_a_unit_counts_nanoseconds_as_it_did(tmp_path):
+    data = (OLD / "classes-rules-members.tabr").read_bytes()
+    rows = pd.read_json(OLD / "rows.json", orient="table")
+    tables = []
+    for number, (window, gap) in enumerate([(300.0, 1.0), ("300ns", "1ns")]):
+
+        def change(header, window=window, gap=gap):
+            first, _ = header["params"]["candidates"]["values"]["parts"]
+            first |= {"window": window, "gap": gap}
+
+        path = tmp_path / f"{number}.tabr"
+        path.write_bytes(rebuilt_old(data, change))
+        says = nullcontext()
+        if number == 0:
+            says = pytest.warns(UserWarning, match="'300D' .* it counts nanoseconds")
+        with says:
+            tables.append(load_model(path, device="cpu").neighbors(rows))
+    for first, second in zip(*tables, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def rebuilt_old(data: bytes, change) -> bytes:
+    """Return a file of an earlier version with a changed header."""
+    members = parts(data)
+    header = json.loads(members[HEADER])
+    change(header)
+    return zipped({**members, HEADER: json.dumps(header)})
+
+
 # --- candidates that are added: all that is accepted can be kept ---------------
 
 DAY = pd.Timestamp("2024-05-31")

@@ -37,7 +37,14 @@ from torch.overrides import TorchFunctionMode
 
 from tabr import __version__
 from tabr.candidates.candidate_set import CandidateSet
-from tabr.candidates.rules import BoundRule, Rule, Where, pack_rule, unpack_rule
+from tabr.candidates.rules import (
+    BoundRule,
+    Rule,
+    Where,
+    in_nanoseconds,
+    pack_rule,
+    unpack_rule,
+)
 from tabr.config import PRESETS, EmbeddingConfig, RetrievalConfig, network_config
 from tabr.config.checks import check_file as _check
 from tabr.device.devices import choose_device
@@ -456,7 +463,7 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
     next_id = header["next_id"]
     fits = type(next_id) is int and 0 <= next_id < _MOST_NUMBER
     _check(fits, "its next id is no number")
-    bound = _bound(model.candidates, frame)
+    bound = _bound(model, frame, header["format"])
     arrays = group("candidates")
     parts = _candidates(arrays, frame, preprocessor, target)
     if target.classes is None:
@@ -483,12 +490,27 @@ def _read(file: BinaryIO, classes: Mapping[str, type], device: str | None) -> An
     return model
 
 
-def _bound(rule: Rule | None, frame: pd.DataFrame) -> BoundRule | None:
-    """Return the rule with the candidates; its own refusals are no damage."""
+def _bound(model: Any, frame: pd.DataFrame, number: int) -> BoundRule | None:
+    """Return the model's rule with the candidates of a file of this format.
+
+    Its own refusals are no damage. A span without a unit between dates, which earlier
+    versions took, keeps its meaning.
+    """
+    if model.candidates is None:
+        return None
     try:
-        return None if rule is None else rule.bind(frame)
+        bound: BoundRule = model.candidates.bind(frame)
     except DataError as error:
-        raise ModelFileError(f"{error}, and fit again") from error
+        if number >= _FORMAT:
+            raise ModelFileError(f"{error}, and fit again") from error
+        rule = unpack_rule(in_nanoseconds(pack_rule(model.candidates)))
+        bound = rule.bind(frame)
+        warnings.warn(
+            f"{error}, and fit again; until then it counts nanoseconds, as it did",
+            stacklevel=6,
+        )
+        model.candidates = rule
+    return bound
 
 
 def _frame(

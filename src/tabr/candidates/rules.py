@@ -358,6 +358,23 @@ def unpack_rule(values: Mapping[str, Any]) -> Rule:
     return rule
 
 
+def in_nanoseconds(values: Any) -> Any:
+    """Return a packed rule whose bare spans have the unit that they had between dates.
+
+    So earlier versions read them.
+    """
+    if isinstance(values, list):
+        return [in_nanoseconds(value) for value in values]
+    if not isinstance(values, Mapping):
+        return values
+    spans = {
+        name: f"{values[name]:.0f}ns"
+        for name in ("window", "gap")
+        if isinstance(values.get(name), float)
+    }
+    return {name: in_nanoseconds(value) for name, value in values.items()} | spans
+
+
 def _size(rule: Rule, inverted: bool = False) -> tuple[int, int]:
     """Return how many groups, and leaves in all, `normal` would return."""
     if isinstance(rule, _Inverted):

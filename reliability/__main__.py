@@ -115,6 +115,17 @@ def bodies(count: int, seed: int, out: Path) -> None:
     finish("bodies", [run(count, seed)], out)
 
 
+@main.command()
+@number("--versions", 300, "Of each model.")
+@seed
+@out
+def bits(versions: int, seed: int, out: Path) -> None:
+    """Ask versions of models for rows in many ways, and compare the bits."""
+    from reliability.bits import run
+
+    finish("bits", run(versions, seed), out)
+
+
 def finish(name: str, trials: Sequence[Trial], out: Path) -> None:
     """Print the trials and keep them; exit with 1 if one did not hold."""
     for trial in trials:

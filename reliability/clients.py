@@ -61,7 +61,8 @@ class Service:
         try:
             more = {"content-type": "application/json", **headers}
             more["authorization"] = f"Bearer {TOKEN}"
-            connection.request(method, path, json.dumps(body), more)
+            content = None if body is None else json.dumps(body)
+            connection.request(method, path, content, more)
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
         except (OSError, http.client.HTTPException, ValueError):

@@ -777,7 +777,7 @@ WIDE = {"width": 10**9, "n_frequencies": 10**9, "frequency_scale": 1.0}
         lambda about: about.update(context_size=10**30),
         lambda about: about.update(columns=[]),
         lambda about: about["target"].update(mean=float("inf")),
-        lambda about: about["target"].update(std=0.0),
+        lambda about: about["target"].update(std=-1.0),
     ],
 )
 def test_header_cannot_ask_for_more_than_it_holds(valid, tmp_path, header):

@@ -608,7 +608,7 @@ def test_a_bug_shows_its_traceback_only_with_debug(
 def test_running_out_of_memory_is_one_sentence(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def hungry(*args: object) -> None:
+    def hungry(*args: object, **more: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr("tabr.estimators.load_model", hungry)

@@ -74,6 +74,15 @@ def model_file(regressor_file: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def own_file(regressor_file: Path, tmp_path: Path) -> Path:
+    """A model whose bytes no other test has, so that no store knows it."""
+    path = tmp_path / "houses.tabr"
+    model = TabRRegressor.load(regressor_file, "cpu")
+    model.set_params(random_state=secrets.randbelow(2**32)).save(path)
+    return path
+
+
+@pytest.fixture
 def served(model_file: Path) -> Iterator[ServedModel]:
     """A model in use."""
     served = ServedModel(model_file, model_file.with_name("store"), "cpu")

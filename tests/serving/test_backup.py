@@ -20,17 +20,17 @@ from .conftest import OWN, Begin, houses
 
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_what_is_restored_goes_on_where_the_backup_was(
-    model_file: Path, begin: Begin, is_compacted: bool
+    own_file: Path, begin: Begin, is_compacted: bool
 ):
     address, _ = begin()
-    served = ServedModel(model_file, address, "cpu")
+    served = ServedModel(own_file, address, "cpu")
     n, rows = served.applied, served.schema.to_rows(houses(6, seed=7)[0])
     first = served.add(rows[:2], [1.0, 2.0], key=f"key {is_compacted}", who="anna")
     if is_compacted:
         served.compact()
     served.relabel([3], [7.0])
-    file, model = model_file.with_name("b"), model_file.with_name("new.tabr")
-    back_up(model_file, address, file)
+    file, model = own_file.with_name("b"), own_file.with_name("new.tabr")
+    back_up(own_file, address, file)
     assert file.stat().st_mode & 0o777 == 0o600
     served.remove([5 + is_compacted])
     restore(file, model, None)

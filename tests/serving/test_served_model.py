@@ -168,7 +168,7 @@ def test_compaction_writes_a_model_file_and_goes_on(served: ServedModel):
 
 
 def test_a_checkpoint_is_loaded_instead_of_the_model_file(
-    model_file: Path, begin: Begin, monkeypatch: pytest.MonkeyPatch
+    own_file: Path, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ):
     loaded: list[Path] = []
 
@@ -178,16 +178,16 @@ def test_a_checkpoint_is_loaded_instead_of_the_model_file(
 
     monkeypatch.setattr(served_model, "load_model", load)
     address, _ = begin()
-    ServedModel(model_file, address, "cpu").close()  # which begins the store
-    served = ServedModel(model_file, address, "cpu")
-    assert loaded == [model_file, model_file]
+    ServedModel(own_file, address, "cpu").close()  # which begins the store
+    served = ServedModel(own_file, address, "cpu")
+    assert loaded == [own_file, own_file]
     rows = served.schema.to_rows(houses(2, seed=7)[0])
     served.add(rows[:1], [1.0])
     served.compact()
     served.add(rows[1:], [2.0])
     loaded.clear()
-    again = ServedModel(model_file, address, "cpu")
-    assert len(loaded) == 1 and loaded[0] != model_file
+    again = ServedModel(own_file, address, "cpu")
+    assert len(loaded) == 1 and loaded[0] != own_file
     assert again.version == served.version and again.applied == 2
     asked, _ = houses(6, seed=9)
     np.testing.assert_allclose(predictions(again, asked), predictions(served, asked))

@@ -222,7 +222,7 @@ def _any_text(series: pd.Series[Any]) -> pd.Series[Any]:
         None if missing else str(value).encode(errors="replace").decode()
         for value, missing in zip(series, series.isna(), strict=True)
     ]
-    return pd.Series(cells, dtype=object)
+    return pd.Series(cells)
 
 
 # --- arrays ---------------------------------------------------------------------

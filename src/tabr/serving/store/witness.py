@@ -81,9 +81,8 @@ class Witness:
     def begin(self, seq: int, link: str) -> None:
         """Forget all but the last change, or begin."""
         try:
-            with draft_of(self.path) as draft:
+            with draft_of(self.path, is_private=True) as draft:
                 draft.write_bytes(_pack(seq, link))
-            os.chmod(self.path, 0o600)
         except OSError as error:
             raise StoreError(
                 f"each change leaves a record in {self.path}, however it cannot be"

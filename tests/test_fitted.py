@@ -304,7 +304,7 @@ def test_a_number_of_days_without_a_unit_is_refused_wherever_rules_come(
     assert ruled.candidates_ is before and ruled.candidates == RULE
     old = copy.copy(ruled).set_params(candidates=rule)  # as older versions saved it
     old.save(tmp_path / "m.tabr")
-    with pytest.raises(ModelFileError, match="write '365D' for 365 days, and fit"):
+    with pytest.raises(ModelFileError, match="write '365D' for 365 days; fit"):
         TabRRegressor.load(tmp_path / "m.tabr")
 
 

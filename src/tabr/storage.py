@@ -502,7 +502,7 @@ def _bound(model: Any, frame: pd.DataFrame, number: int) -> BoundRule | None:
         bound: BoundRule = model.candidates.bind(frame)
     except DataError as error:
         if number >= _FORMAT:
-            raise ModelFileError(f"{error}, and fit again") from error
+            raise ModelFileError(f"{error}; fit again") from error
         rule = unpack_rule(in_nanoseconds(pack_rule(model.candidates)))
         bound = rule.bind(frame)
         warnings.warn(

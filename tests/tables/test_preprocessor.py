@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import QuantileTransformer
 
 from tabr.errors import DataError
+from tabr.tables.columns import Levels
 from tabr.tables.frame import readable, to_frame
 from tabr.tables.preprocessor import Arrays, Preprocessor
 from tabr.tables.targets import NumberTarget
@@ -1051,3 +1052,25 @@ def test_an_endless_decimal_is_a_level_of_its_own():
     frame = pd.DataFrame({"x": ["a", Decimal("Infinity"), Decimal(3)] * 4})
     levels = Preprocessor().fit(frame)._columns[0].levels
     assert levels == ("3", "Infinity", "a")
+
+
+@pytest.mark.parametrize("levels", ["codes", "means"])
+def test_levels_that_no_row_has_go_and_nothing_else_changes(levels: Levels):
+    frame = pd.DataFrame({"town": [*"aabbccddee", None], "size": np.arange(11.0)})
+    before = Preprocessor(max_levels=4, levels=levels)
+    before.fit_transform(frame, labels=np.arange(11.0)[:, None])
+    left = frame[~frame["town"].isin(["b", "e"])]
+    after, gone = before.with_levels_of(left)
+    assert gone == {"town": ["b", "e"]}
+    assert after.known_texts == {"town": ("a", "c", "d")}
+    state, arrays = after.state()
+    again = Preprocessor.from_state(json.loads(json.dumps(state)), arrays)
+    for name in ("num", "bin", "cat"):
+        old = getattr(before.transform(left), name)
+        np.testing.assert_array_equal(getattr(again.transform(left), name), old)
+    unseen = before.transform(left.head(1).assign(town="never seen"))
+    now_unseen = again.transform(left.head(1).assign(town="b"))
+    np.testing.assert_array_equal(now_unseen.num, unseen.num)
+    np.testing.assert_array_equal(now_unseen.cat, unseen.cat)
+    assert before.known_texts == {"town": (*"abcde",)}
+    assert after.with_levels_of(left)[1] == {}

@@ -283,6 +283,12 @@ class Categorical(Column):
         places = [*(place_of.get(level, unseen) for level in levels), unseen - 1]
         return np.array(places, dtype=np.int64)[codes]
 
+    def with_levels(self, places: list[int]) -> Self:
+        """Return the column with the levels at these places, each with its code."""
+        levels = tuple(self.levels[place] for place in places)
+        codes = tuple(self.codes[place] for place in places)
+        return replace(self, levels=levels, codes=codes)
+
     @cached_property
     def _place_of(self) -> dict[str, int]:
         return {level: place for place, level in enumerate(self.levels)}
@@ -326,6 +332,13 @@ class MeanCategorical(Categorical):
         means = np.array(self.means).reshape(-1, self.n_means)
         num = tuple(means[self.places(cells)].T)
         return super().encode(cells)._replace(num=num)
+
+    def with_levels(self, places: list[int]) -> Self:
+        """Return the column with the levels at these places, each with its mean."""
+        n = len(self.levels)
+        means = np.array(self.means).reshape(-1, self.n_means)
+        left = means[[*places, n, n + 1]].ravel().tolist()
+        return replace(super().with_levels(places), means=tuple(left))
 
     def out_of_fold(self, cells: Cells, known: Known) -> Floats:
         """Return means (n, k) for training rows, which leave out the row's fold."""

@@ -26,6 +26,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -287,6 +288,25 @@ class Preprocessor:
             elif isinstance(column, BinaryText):
                 known[column.name] = (column.low, column.high)
         return known
+
+    def with_levels_of(self, frame: pd.DataFrame) -> tuple[Self, dict[str, list[str]]]:
+        """Return it with the levels of these rows alone, and the others by column.
+
+        To the others it is as if fit had not seen them; nothing else differs.
+        """
+        columns, gone = [], {}
+        for column in self._columns:
+            if isinstance(column, Categorical):
+                cells = Cells.read(frame[column.name], column.name, in_fit=False)
+                here = {*cells.levels[1]}
+                places = [k for k, v in enumerate(column.levels) if v in here]
+                if len(places) < len(column.levels):
+                    gone[column.name] = [v for v in column.levels if v not in here]
+                    column = column.with_levels(places)
+            columns.append(column)
+        new = copy.copy(self)
+        new._set_columns(columns)
+        return new, gone
 
     def _encode(self, frame: pd.DataFrame) -> tuple[Floats, Flags, Codes]:
         n = len(frame)

@@ -357,3 +357,13 @@ def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path):
             open_store(path, ME)
         assert "\n" not in str(caught.value)
         assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_of_compacted_changes_no_file_keeps_the_contents(tmp_path: Path, opened: Open):
+    path = tmp_path / "memory.db"
+    store = opened(path, ME)
+    for n in range(5):
+        keep(store, f"somebody {n} {'x' * 9000}", n)
+    store.compact(5, b"a model")
+    store.close()
+    assert all(b"somebody" not in file.read_bytes() for file in files_of(path))

@@ -26,6 +26,7 @@ _SETTINGS = (
     "PRAGMA fullfsync = ON",  # where a plain sync stops at the drive's cache
     "PRAGMA checkpoint_fullfsync = ON",
     f"PRAGMA journal_size_limit = {_LOG_BYTES}",
+    "PRAGMA secure_delete = ON",  # what is deleted becomes zeros
 )
 # A commit that fails with one of these has not written its last page, so nothing of it
 # is valid. After a failed sync that is not known.

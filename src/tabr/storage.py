@@ -12,6 +12,7 @@ had `candidates.parquet` instead, which is read in a process of its own.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import io
@@ -83,8 +84,8 @@ _DIRECTORY_BYTES = 1024  # of an archive of three
 _UNFOLDED, _UNFOLDED_BESIDE = 3, 1 << 28  # bytes that JSON may take for each of a file
 
 
-def save(model: Any, path: AnyPath, *, is_private: bool = False) -> None:
-    """Write a fitted model to one file, whole or not at all.
+def save(model: Any, path: AnyPath | io.BytesIO, *, is_private: bool = False) -> None:
+    """Write a fitted model to one file, whole or not at all, or to memory.
 
     The device is no part of it; a parameter that is a function is stored as None. A
     private file can be read by its owner alone, whatever was there before.
@@ -137,7 +138,7 @@ def save(model: Any, path: AnyPath, *, is_private: bool = False) -> None:
         "temperature": model.temperature_,
         "sha256": {k: hashlib.sha256(v).hexdigest() for k, v in contents.items()},
     }
-    _write(Path(path), {_HEADER: json.dumps(header), **contents}, is_private)
+    _write(path, {_HEADER: json.dumps(header), **contents}, is_private)
 
 
 def load(
@@ -262,12 +263,17 @@ def _check_signature(content: memoryview, path: AnyPath, public: Any) -> None:
 # --- the container ------------------------------------------------------------
 
 
-def _write(path: Path, contents: Mapping[str, str | bytes], is_private: bool) -> None:
+def _write(
+    path: AnyPath | io.BytesIO, contents: Mapping[str, str | bytes], is_private: bool
+) -> None:
     """Write the archive; until it is whole the old file stays."""
-    with (
-        draft_of(path, is_private=is_private) as draft,
-        zipfile.ZipFile(draft, "w") as archive,
-    ):
+    with contextlib.ExitStack() as stack:
+        place: Path | io.BytesIO
+        if isinstance(path, io.BytesIO):
+            place = path
+        else:
+            place = stack.enter_context(draft_of(Path(path), is_private=is_private))
+        archive = stack.enter_context(zipfile.ZipFile(place, "w"))
         for name, content in contents.items():
             archive.writestr(zipfile.ZipInfo(name), content)
 

@@ -6,6 +6,7 @@ import resource
 import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 from tabr.serving.store import changes
@@ -131,3 +132,41 @@ def fail_to_sync(path: str, identity: str, switch: str, how: str) -> None:
         kept = [change.payload["name"] for change in store.changes(0)]
         print(type(error).__name__, *kept, error, sep="\n", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def forget_and_die(sender: Connection, folders: dict[str, str], ids: list[int]) -> None:
+    """Forget rows of a model in each folder, killed at the step that is its name."""
+    import tabr.tables.files
+    from tabr.serving import compacted, served_model  # noqa: F401
+    from tabr.serving.erasure import forget
+    from tabr.serving.store.sqlite import SqliteConnection
+
+    def die(*values: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def die_after(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *values, **more: (function(*values, **more), die())
+
+    def vacuum(connection: Any) -> None:
+        connection.database.set_progress_handler(die, 10)
+        connection.execute("VACUUM")
+
+    steps: dict[str, tuple[Any, str, Any]] = {
+        "claimed": (Store, "claim", die_after(Store.claim)),
+        "begun": (Store, "_write_checkpoint", die_after(Store._write_checkpoint)),
+        "kept": (Store, "forget", die_after(Store.forget)),
+        "overwriting": (SqliteConnection, "overwrite", vacuum),
+        "overwritten": (Store, "overwrite", die_after(Store.overwrite)),
+        "deleted": (compacted, "remove_old", die_after(compacted.remove_old)),
+        "drafted": (tabr.tables.files, "_keep_access", die),
+        "written": (forget, "_write", die_after(forget._write)),
+    }
+    ends = {}
+    for name, folder in folders.items():
+        child = os.fork()
+        if child == 0:
+            setattr(*steps[name])
+            forget.forget(Path(folder) / "houses.tabr", ids, who="anna")
+            os._exit(0)
+        ends[name] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    sender.send(ends)

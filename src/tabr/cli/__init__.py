@@ -57,6 +57,7 @@ for _command in (
     predict.explain,
     candidates.add,
     candidates.remove,
+    stores.forget,
     audit.audit,
     report.report,
     serve.serve,

@@ -41,14 +41,8 @@ def add(
 
 @click.command()
 @options.model
-@options.integers("--ids", metavar="3,17,18", help="Ids of candidates.")
-@click.option(
-    "--from",
-    "table",
-    metavar="TABLE",
-    type=options.input_type,
-    help="A table with a column id.",
-)
+@options.ids
+@options.ids_table
 @output_option
 @common
 def remove(
@@ -58,15 +52,12 @@ def remove(
 
     Nothing is trained again; their ids are not given to other rows.
     """
-    if (ids is None) == (table is None):
-        raise Mistake("give either --ids or --from, to say which candidates go")
+    ids = options.read_ids(ids, table)
     options.check_output(output, table)
     watch(output or model_file)
     from tabr.errors import UnknownIdError
     from tabr.estimators import load_model
 
-    if table is not None:
-        ids = options.read_columns(table, "id")["id"].to_numpy()
     model = load_model(model_file)
     before = len(model.candidates_)
     try:

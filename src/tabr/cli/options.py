@@ -56,6 +56,14 @@ integers = functools.partial(click.option, callback=_read_integers)
 members = functools.partial(count, "--members", "n_members")
 output = functools.partial(click.option, "-o", "--output", type=output_type)
 
+ids = integers("--ids", metavar="3,17,18", help="Ids of candidates.")
+ids_table = click.option(
+    "--from",
+    "table",
+    metavar="TABLE",
+    type=input_type,
+    help="A table with a column id.",
+)
 table = click.argument("table", type=input_type)
 model = click.argument("model_file", metavar="MODEL", type=input_type)
 target = column("--target", help="The column with the labels.")
@@ -161,6 +169,13 @@ def read_columns(
     for name in names:
         check_column(frame, name, path)
     return frame
+
+
+def read_ids(ids: Any, table: Path | None) -> Any:
+    """Return the ids of --ids, or of the table of --from."""
+    if (ids is None) == (table is None):
+        raise Mistake("give either --ids or --from, to say which candidates go")
+    return ids if table is None else read_columns(table, "id")["id"].to_numpy()
 
 
 def read_inputs(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +42,26 @@ def write(model: Any, path: Path) -> bytes:
     return path.read_bytes()
 
 
+@contextmanager
+def unnamed(content: bytes) -> Iterator[str]:
+    """A path to read a content at, of which a kill leaves no file where it can."""
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        path = Path(f"/proc/self/fd/{file.fileno()}")
+        if path.exists():
+            yield str(path)
+            return
+    with tempfile.NamedTemporaryFile(suffix=".tabr") as file:  # elsewhere
+        file.write(content)
+        file.flush()
+        yield file.name
+
+
 def remove_old(path: Path, keep: int) -> list[Path]:
     """Remove all but the last few model files that were made from this one."""
-    old = written_beside(path)[:-keep]
+    files = written_beside(path)
+    old = files[: max(0, len(files) - keep)]
     for file in old:
         file.unlink(missing_ok=True)
     return old

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -121,7 +119,7 @@ class ServedModel:
             model = model or load_model(self.path, self._device)
         else:
             self._compacted, content = checkpoint
-            with _unnamed(content) as name:
+            with compacted.unnamed(content) as name:
                 model = load_model(name, self._device)
         self.schema = Schema(model)
         self._state = self._replayed(State(model, self._compacted), changes)
@@ -387,22 +385,6 @@ def _together(
         if after is None or after.kind != "add" or len(rows) >= MOST_ROWS:
             yield change.seq, "add", {"rows": rows, "labels": labels}, ids
             rows, labels, ids = [], [], []
-
-
-@contextmanager
-def _unnamed(content: bytes) -> Iterator[str]:
-    """A path to read a content at, of which a kill leaves no file where it can."""
-    with tempfile.TemporaryFile() as file:
-        file.write(content)
-        file.flush()
-        path = Path(f"/proc/self/fd/{file.fileno()}")
-        if path.exists():
-            yield str(path)
-            return
-    with tempfile.NamedTemporaryFile(suffix=".tabr") as file:  # elsewhere
-        file.write(content)
-        file.flush()
-        yield file.name
 
 
 def _classes(model: Model) -> list[Any] | None:

@@ -141,13 +141,18 @@ def _new_draft(folder: Path, suffix: str) -> tuple[Path, int]:
         os.close(handle)
 
 
-def remove_dead_drafts(folder: Path) -> None:
-    """Remove drafts that nobody writes any more: those whose process was killed."""
+def drafts_in(folder: Path) -> list[Path]:
+    """Return the drafts in a folder, of living processes and of dead ones."""
     with os.scandir(folder) as entries:
         names = [e.name for e in entries if e.name.startswith((_DRAFT, _OLD_DRAFT))]
-    for name in names:
+    return [folder / name for name in names]
+
+
+def remove_dead_drafts(folder: Path) -> None:
+    """Remove drafts that nobody writes any more: those whose process was killed."""
+    for draft in drafts_in(folder):
         with suppress(OSError):  # another process removes it, or it is somebody else's
-            _remove_if_dead(folder / name)
+            _remove_if_dead(draft)
 
 
 def _remove_if_dead(draft: Path) -> None:

@@ -367,3 +367,23 @@ def test_of_compacted_changes_no_file_keeps_the_contents(tmp_path: Path, opened:
     store.compact(5, b"a model")
     store.close()
     assert all(b"somebody" not in file.read_bytes() for file in files_of(path))
+
+
+def test_who_claims_a_file_is_alone(tmp_path: Path, opened: Open, monkeypatch):
+    monkeypatch.setattr(SqliteConnection, "wait_seconds", 0.1)
+    path = tmp_path / "memory.db"
+    one, other = opened(path, ME), opened(path, ME)
+    keep(other, "first", 0)
+    with pytest.raises(StoreError, match="stop the service"):
+        one.claim()
+    assert keep(other, "second", 1).seq == 2
+    other.close()
+    one.close()
+    own = opened(path, ME)
+    own.claim()
+    with pytest.raises(StoreError, match="locked"):
+        open_store(path, ME)
+    own.overwrite()
+    own.close()
+    assert names(opened(path, ME)) == ["first", "second"]
+    assert not path.with_name("memory.db-journal").exists()

@@ -26,6 +26,7 @@ from tabr.serving.store.chain import digest, first_link, link, ranges
 from tabr.serving.store.connection import (
     MEND,
     Connection,
+    Forgotten,
     NoStore,
     OutcomeUnknown,
     Session,
@@ -64,6 +65,7 @@ class Change(NamedTuple):
     response: dict[str, Any]  # for the client
 
 
+_VERSIONS = "SELECT identity, version FROM tabr_store"
 _OF_MODEL = "SELECT version FROM tabr_store WHERE identity = %s"
 _SETTLE = "UPDATE tabr_store SET settled = %s WHERE identity = %s"
 
@@ -203,8 +205,7 @@ class Store:
         versions: dict[str, int] = {}
         if has_tables := database.has_tables():
             database.check()
-            rows = database.execute("SELECT identity, version FROM tabr_store")
-            versions = dict(rows)
+            versions = dict(database.execute(_VERSIONS))
         for version in set(versions.values()) - {1, VERSION}:
             raise StoreError(
                 f"a store must have format {VERSION}, however {self.place} has"
@@ -215,6 +216,7 @@ class Store:
             if self._witness is not None:
                 self._witness.begin(*self._end(database))
         if self._identity in versions:
+            self._ends(database)  # which refuses a file that held forgotten rows
             return
         if not begin:
             raise NoStore(
@@ -224,7 +226,7 @@ class Store:
         if versions and not database.is_shared:
             raise DataError(
                 f"a store serves the model file it was begun with, however"
-                f" {self.place} was begun with {next(iter(versions)):.12} and this"
+                f" {self.place} was begun with {self._present(database):.12} and this"
                 f" file is {self._identity:.12}: serve that file, or give another store"
             )
         if self._witness is not None:
@@ -233,6 +235,11 @@ class Store:
             create(database)
         sql = insert("tabr_store", "identity, version")
         database.execute(sql, self._identity, VERSION)
+
+    def _present(self, database: Connection) -> str:
+        """Return the model that a file is the store of."""
+        sql = "SELECT identity FROM tabr_store WHERE successor IS NULL"
+        return str(database.execute(sql)[0][0])
 
     def _begin_witness(self, witness: Witness) -> None:
         seen = witness.seen() if witness.exists else None
@@ -459,12 +466,14 @@ class Store:
 
     def _ends(self, database: Connection) -> tuple[int, int]:
         """Return the numbers of the last compacted change and of the last one."""
-        ((compacted, last),) = database.execute(
+        ((compacted, last, successor),) = database.execute(
             "SELECT (SELECT max(seq) FROM tabr_checkpoints WHERE identity = %s),"
-            " (SELECT max(seq) FROM tabr_changes WHERE identity = %s)",
-            self._identity,
-            self._identity,
+            " (SELECT max(seq) FROM tabr_changes WHERE identity = %s),"
+            " (SELECT successor FROM tabr_store WHERE identity = %s)",
+            *(self._identity,) * 3,
         )
+        if successor is not None:
+            raise Forgotten(self.place, successor)
         return compacted or 0, max(compacted or 0, last or 0)
 
     def _change_of_key(
@@ -535,7 +544,7 @@ class Store:
         """
         key_hash = None if key is None else _hash(key)
         fingerprint, token = _hash(fingerprint), secrets.token_hex(16)
-        who = None if who is None else json.dumps(who)[1:-1]  # ASCII
+        who = _ascii(who)
         try:
             with self._writing() as database:
                 if key_hash is not None:
@@ -629,6 +638,84 @@ class Store:
             if self._witness is not None:
                 self._cut(self._witness, database)
 
+    def claim(self) -> None:
+        """Keep others out until the store is closed; refuse if some are in.
+
+        In a database that servers share that is not known.
+        """
+        for session in (self._reader, *self._probes.values()):
+            session.close()
+        with self._writer.outside() as database:
+            database.claim()
+
+    def overwrite(self) -> None:
+        """Leave nothing of what was deleted in the files of a claimed store."""
+        with self._writer.transaction() as database:
+            end = self._end(database)
+        if self._witness is not None:
+            self._witness.begin(*end)
+        with self._writer.outside() as database:
+            database.overwrite()
+
+    def forget(
+        self,
+        ids: list[int],
+        model: bytes,
+        *,
+        after: int,
+        who: str | None = None,
+    ) -> None:
+        """Become the store of a model file that has all changes but not these rows.
+
+        The history goes on, and so do keys, in one transaction. A request that added or
+        relabelled one of the rows is refused if it comes again, whatever its key: of
+        its rows not even a checksum is left.
+
+        Args:
+            ids: The rows.
+            model: The file, which is the new checkpoint as well.
+            after: The number of the last change that it has; it must be the last one.
+            who: Who has asked for it, for the history.
+        """
+        old, new = self._identity, content_digest(model)
+        with self._writing() as database:
+            _, last = self._ends(database)
+            if last != after:
+                raise StoreError(
+                    f"a file without the rows must have all {last} changes, however it"
+                    f" has {after}, as others change them: try again when none does"
+                )
+            execute, seq = database.execute, last + 1
+            self._keep_keys_and_log(database, last)
+            for table in ("tabr_changes", "tabr_checkpoints"):
+                execute(f"DELETE FROM {table} WHERE identity = %s", old)
+            self._blank_keys(database, {*ids})
+            for table in ("tabr_keys", "tabr_log"):
+                sql = f"UPDATE {table} SET identity = %s WHERE identity = %s"
+                execute(sql, new, old)
+            execute(insert("tabr_store", "identity, version"), new, VERSION)
+            sql = "UPDATE tabr_store SET successor = %s"
+            execute(f"{sql} WHERE identity = %s OR successor = %s", new, old, old)
+            named = ranges(sorted(ids)), len(ids), _ascii(who)
+            entry = seq, "forget", *named, time.time()
+            sql = insert("tabr_log", f"identity, {LOGGED}, digest")
+            execute(sql, new, *entry, digest(*entry))
+            self._identity = new
+            end = digest("tabr", new, seq)
+            self._write_checkpoint(database, seq, model, end)
+
+    def _blank_keys(self, database: Connection, ids: set[int]) -> None:
+        """Leave no checksum of a request about one of these rows."""
+        sql = f"SELECT {KEPT} FROM tabr_keys WHERE identity = %s"
+        for key_hash, _, *kept in database.execute(sql, self._identity):
+            if ids.intersection(response_ids(kept[2])):
+                values = key_hash, "", *kept
+                database.execute(
+                    "UPDATE tabr_keys SET fingerprint = %s, digest = %s"
+                    " WHERE identity = %s AND key_hash = %s",
+                    *("", digest(*values), self._identity, key_hash),
+                )
+
     def _write_checkpoint(
         self, database: Connection, seq: int, model: bytes, end: str | None
     ) -> None:
@@ -689,6 +776,10 @@ def _to_json(value: dict[str, Any]) -> str:
     if not is_exact:  # as with tuples, and names that are no text
         raise DataError("a change must be plain JSON, however JSON alters this one")
     return text
+
+
+def _ascii(name: str | None) -> str | None:
+    return None if name is None else json.dumps(name)[1:-1]
 
 
 def _hash(text: str) -> str:

@@ -30,6 +30,22 @@ class StoreDamaged(StoreError):
     """The store does not hold what it must; trying again does not help."""
 
 
+class Forgotten(StoreError):
+    """The model file is one from before some of its rows were forgotten.
+
+    Attributes:
+        successor: The identity of the file that took its place.
+    """
+
+    def __init__(self, place: str, successor: str) -> None:
+        self.successor = successor
+        super().__init__(
+            f"{place} has forgotten rows of this model file, however the file is still"
+            " the one from before: run `tabr forget` on it again, with the same ids, or"
+            " give the file that took its place"
+        )
+
+
 class NoStore(StoreError):
     """No store of this model was begun at the address."""
 
@@ -116,6 +132,14 @@ class Connection(ABC):
         """Refuse a database that is damaged, as far as it can tell."""
         return
 
+    def claim(self) -> None:
+        """Keep others out until the end; refuse if some are in, where that is known."""
+        return
+
+    def overwrite(self) -> None:
+        """Leave nothing of what was deleted, as far as a client can see to that."""
+        return
+
     def keep_log(self) -> None:
         """Copy what closing the database would tidy away; it may yet be of use."""
         return
@@ -154,6 +178,13 @@ class Session:
             except BaseException:
                 self._undo(connection)
                 raise
+
+    @contextmanager
+    def outside(self) -> Iterator[Connection]:
+        """The connection without a transaction, for what none can hold."""
+        with self._lock:
+            self._connection = self._connection or self._connect()
+            yield self._connection
 
     def _begun(self) -> Connection:
         if self._is_closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import time
 from pathlib import Path
@@ -32,7 +33,8 @@ _SETTINGS = (
 # is valid. After a failed sync that is not known.
 _CLEAN = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_ENDS = ("", "-wal", "-shm", "-witness")  # of the files of a store
+_CLAIM_MILLISECONDS = 1000  # of waiting until others have closed the file
+_ENDS = ("", "-wal", "-shm", "-journal", "-witness")  # of the files of a store
 
 
 def path_of(path: Path) -> Path:
@@ -58,11 +60,21 @@ def set_aside(path: Path) -> list[Path]:
     return moved
 
 
+def put_away(path: Path) -> list[Path]:
+    """Return the files of earlier stores that lie beside a store."""
+    name = re.escape(path.name)
+    kinds = re.compile(rf"{name}(-[a-z]+)?\.before-\w+|{name}-wal\.damaged")
+    folder = path.parent
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [file for file in found if kinds.fullmatch(file.name)]
+
+
 def file_at(path: Path, begin: bool) -> Path:
     """Return the file of a store, in a folder that is made if need be."""
     path = path_of(path)
     if not path.exists() or path.stat().st_size == 0:
-        left = [file.name for file in files_of(path) if file != path]
+        own = (path, path.with_name(f"{path.name}-journal"))  # of its first moments
+        left = [file.name for file in files_of(path) if file not in own]
         if left and not _is_unbegun(path):
             raise StoreDamaged(
                 f"the files of a store belong together, however {path} is missing or"
@@ -119,7 +131,7 @@ class SqliteConnection(Connection):
 
     def __init__(self, path: Path) -> None:
         """Open the file; refuse one that is not a store."""
-        self.place = str(path)
+        self.place, self._is_claimed = str(path), False
         _make_file(path)
         with self.errors():
             self.database = sqlite3.connect(
@@ -166,6 +178,43 @@ class SqliteConnection(Connection):
                 f"changes are kept in {self.place}, however it is damaged"
                 f" ({' '.join(str(verdict).split())}): {MEND}"
             )
+
+    def claim(self) -> None:
+        """Keep others out until the end; refuse if some are in.
+
+        A log is given up only when nobody else has the file open.
+        """
+        is_alone = False
+        with contextlib.suppress(StoreError):
+            self.execute(f"PRAGMA busy_timeout = {_CLAIM_MILLISECONDS}")
+            ((mode,),) = self.execute("PRAGMA journal_mode = TRUNCATE")
+            self.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self.execute("BEGIN EXCLUSIVE")
+            self.execute("COMMIT")
+            is_alone = mode == "truncate"
+        self._is_claimed = is_alone
+        if not is_alone:
+            raise StoreError(
+                f"rows are forgotten while no service runs, however something uses"
+                f" {self.place}: stop the service, and try again"
+            )
+
+    def overwrite(self) -> None:
+        """Write the file anew without free pages.
+
+        It has no log while it is claimed, but a journal that is cut to nothing after
+        each transaction.
+        """
+        self.execute("VACUUM")
+
+    def close(self) -> None:
+        """End the connection, without what it has not committed."""
+        if self._is_claimed:
+            with contextlib.suppress(StoreError):  # which removes the empty journal
+                self.execute("PRAGMA locking_mode = NORMAL")
+                self._tables()
+                self.execute("PRAGMA journal_mode = DELETE")
+        super().close()
 
     def keep_log(self) -> None:
         """Copy the log, which closing the file would tidy away."""

@@ -13,7 +13,7 @@ VERSION = 2  # of the tables; 1 had no checksums
 # Text is ASCII throughout, so that any database gives it back as it was.
 TABLES = (
     "CREATE TABLE tabr_store (identity text PRIMARY KEY, version integer NOT NULL,"
-    " settled text)",
+    " settled text, successor text)",
     "CREATE TABLE tabr_changes (identity text NOT NULL, seq bigint NOT NULL,"
     " kind text NOT NULL, payload text NOT NULL, response text NOT NULL,"
     " key_hash text, fingerprint text NOT NULL, token text NOT NULL, who text,"
@@ -31,6 +31,7 @@ TABLES = (
     " at double precision NOT NULL, digest text NOT NULL,"
     " PRIMARY KEY (identity, seq))",
 )
+# A model file that has a successor held rows that were forgotten since.
 # What the checksum of a row covers, beside the link before.
 LINKED = "seq, kind, payload, response, key_hash, fingerprint, token, who, at"
 KEPT = "key_hash, fingerprint, seq, kind, response, at"

@@ -78,6 +78,7 @@ def check_batches(model: Any, rows: pd.DataFrame, seed: int = 0) -> None:
 
 CASES: dict[str, tuple[type, dict[str, Any]]] = {
     "default": (TabRRegressor, {}),
+    "broad": (TabRRegressor, {"width": 150}),
     "classes": (TabRClassifier, {"n_members": 2}),
     "paper": (TabRRegressor, {"preset": "paper"}),
     "encoder": (TabRRegressor, {"preset": "paper", "encoder_blocks": 1}),

@@ -70,3 +70,50 @@ def test_a_hidden_sum_is_that_of_torch_and_the_same_in_any_batch(
     slow = (w[..., None] * (d @ weight.T + bias).relu()).sum(1)
     torch.testing.assert_close(whole, slow, rtol=1e-4, atol=1e-4)
     assert torch.equal(products.hidden_sum(d[3:4], w[3:4], weight, bias)[0], whole[3])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("zeros", [0.0, 0.6, 0.97])
+@pytest.mark.parametrize(("k", "p"), [(1, 1), (33, 6), (70, 41)])
+def test_a_length_is_that_of_torch_whoever_else_is_measured(
+    k: int, p: int, zeros: float
+) -> None:
+    kept = torch.rand(60 + 7, p, generator=torch.Generator().manual_seed(k)) >= zeros
+    points, x = (floats(60, p) * kept[:60]).float(), floats(7, p) * kept[60:]
+    positions, root = floats(7, k).argsort(1) % 60, floats(p, p)
+    gram = root @ root.T
+    x[0] = points[positions[0, -1]].double()
+    triangle = products.triangle(gram)
+    whole = products.lengths(x, points, positions, triangle)
+    away = x[:, None] - points[positions].double()
+    torch.testing.assert_close(whole, ((away @ gram) * away).sum(-1))
+    assert whole[0, -1] == 0
+    turned = products.lengths(x.flip(0), points, positions.flip(0, 1), triangle)
+    assert torch.equal(turned.flip(0, 1), whole)
+    for j in {0, k // 2, k - 1}:
+        one = positions[2:3, j : j + 1]
+        assert products.lengths(x[2:3], points, one, triangle) == whole[2, j]
+
+
+@torch.no_grad()
+def test_zeros_that_are_passed_by_change_no_bit() -> None:
+    d, w = floats(5, 12, 21).float(), floats(5, 12).abs().float()
+    d[:, :, ::3] = 0
+    weight, bias = floats(300, 21).float(), floats(300).float()
+    left = [q for q in range(21) if q % 3]
+    whole = products.hidden_sum(d, w, weight, bias)
+    narrow = products.hidden_sum(d[:, :, left], w, weight[:, left], bias)
+    assert torch.equal(whole, narrow)
+    x = d[:, 0].double()
+    some = products.linear(x[:, left], weight[:, left].double())
+    assert torch.equal(products.linear(x, weight.double()), some)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("h", [143, 144, 145, 288, 290])
+def test_a_unit_has_the_same_bits_in_a_tile_and_beside_it(h: int) -> None:
+    x, weight, bias = floats(6, 11), floats(h, 11), floats(h)
+    whole = products.linear(x, weight, bias)
+    for j in (0, h // 2, h - 1):
+        one = products.linear(x, weight[j : j + 1], bias[j : j + 1])
+        assert torch.equal(one[:, 0], whole[:, j])

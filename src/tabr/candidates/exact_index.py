@@ -11,7 +11,14 @@ from torch import Tensor
 from tabr.candidates.growable import GrowableArray
 from tabr.candidates.point_index import PointIndex, candidate_points
 from tabr.candidates.updatable_index import UpdatableIndex
-from tabr.network.products import lay_out, product, turned
+from tabr.network.products import (
+    is_steady,
+    lay_out,
+    lengths,
+    product,
+    triangle,
+    turned,
+)
 from tabr.network.rows import Rows
 from tabr.network.tabr import Context, Metric, TabR
 from tabr.search import Filter, Neighbors, can_walk, top
@@ -52,6 +59,7 @@ class ExactIndex(PointIndex):
         hidden = None if metric.hidden is None else metric.hidden.to(points.dtype)
         hidden = None if hidden is None else turned(hidden)
         self.metric = Metric(turned(metric.key), metric.gram, hidden)
+        self.triangle = triangle(metric.gram)
         self.center = self._center_of(points)
         self._points = GrowableArray(points)
         self._rated = tuple(GrowableArray(x, axis=1) for x in self._rate(points))
@@ -186,6 +194,9 @@ class ExactIndex(PointIndex):
 
     def _similarity(self, points: Tensor, listed: Neighbors) -> Tensor:
         """Return similarities (b, k) of points (b, p) and who is listed."""
+        if self.network.is_metric and is_steady(points):
+            given = points, self.points, listed.position, self.triangle
+            return -lengths(*given) * self.network.scale
         size = listed.position.shape[1] * points.shape[1]  # numbers of a row
         each = max(1, _MOST_NUMBERS // max(1, size))
         parts = []

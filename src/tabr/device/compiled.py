@@ -37,13 +37,6 @@ def exactly_compiled(function: Callable[..., Any]) -> Any:
     return _compiled(function, set())
 
 
-def written_in(function: Callable[..., Any]) -> Any:
-    """Return it as a part of whoever calls it, compiled as they are."""
-    import numba
-
-    return numba.njit(nogil=True, error_model="numpy", inline="always")(function)
-
-
 def _compiled(function: Callable[..., Any], fast: set[str]) -> Any:
     import numba
 

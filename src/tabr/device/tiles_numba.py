@@ -6,10 +6,33 @@ then delete the `*.nbi` files in its `__pycache__`.
 
 from __future__ import annotations
 
+from typing import Any
+
+from numba.extending import intrinsic
+
 from tabr.device.compiled import compiled
 
 TILE = 192  # a constant, so that loops over a tile are unrolled
 FOUR = 4 * TILE
+
+
+def _multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
+    """Return a b + c, rounded once where processors can, and else twice.
+
+    A compiler may not choose between the two, unlike with `contract`: so it is the same
+    in the body of an unrolled loop and in what is left of it.
+    """
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        triple, _, features = context.codegen().magic_tuple()
+        if triple.startswith(("aarch64", "arm64")) or "+fma" in features.split(","):
+            return builder.fma(*arguments)
+        return builder.fadd(builder.fmul(*arguments[:2]), arguments[2])
+
+    return c(a, b, c), build
+
+
+multiply_add: Any = intrinsic(_multiply_add)
 
 
 @compiled

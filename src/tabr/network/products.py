@@ -21,9 +21,6 @@ from tabr.device.member_axis import n_members
 from tabr.device.threads import split_work
 
 _WORTH_THREADS = 1 << 22  # multiplications
-_WORTH_LOOKING = 80  # numbers of a row, of fewer of which zeros cost little
-_LOOKED_AT = 64  # rows that tell how many are zero
-_MOST_LEFT = 0.3  # share that is not zero, up to which zeros are passed by
 
 
 def is_steady(x: Tensor) -> bool:
@@ -139,8 +136,26 @@ def hidden_sum(
     (b, m, p), h = difference.shape, len(weight)
     out = difference.new_empty(b, h)
     arrays = _arrays(difference, weights, weight.T, bias, out)
-    arrays.append(_is_sparse(difference))
     _split(products_numba.weigh_hidden, arrays, b, m * p * h)
+    return out
+
+
+def triangle(gram: Tensor) -> Tensor:
+    """Return a symmetric matrix (p, p) as a triangle of the same quadratic form."""
+    return gram.triu() + gram.triu(1)
+
+
+def lengths(x: Tensor, points: Tensor, positions: Tensor, gram: Tensor) -> Tensor:
+    """Return d' gram d (b, k) of differences of x (b, p) and points (n, p).
+
+    Positions (b, k) say whose; the gram (p, p) is a `triangle`.
+    """
+    from tabr.network import products_numba
+
+    (b, k), p = positions.shape, x.shape[1]
+    out = x.new_empty(b, k)
+    arrays = _arrays(x, points, positions, gram, out)
+    _split(products_numba.measure, arrays, b, k * p * p // 2)
     return out
 
 
@@ -164,8 +179,7 @@ def _multiply(x: Tensor, matrices: Tensor, bias: Tensor | None = None) -> Tensor
     (g, n, k), h = x.shape, matrices.shape[2]
     out = x.new_empty(g, n, h)
     bias = x.new_zeros(h) if bias is None else bias
-    arrays = [*_arrays(x, matrices, bias, out), _is_sparse(x)]
-    _split(products_numba.multiply, arrays, n, g * k * h)
+    _split(products_numba.multiply, _arrays(x, matrices, bias, out), n, g * k * h)
     return out
 
 
@@ -175,17 +189,6 @@ def _split(loop: Any, arrays: list[Any], n: int, size: int) -> None:
         loop(*arrays, 0, n)
     else:
         split_work(lambda rows: loop(*arrays, rows.start, rows.stop), n)
-
-
-def _is_sparse(x: Tensor) -> bool:
-    """Whether x (..., n, k) is passed faster where zeros are looked for.
-
-    It changes no bit: so the first few rows may tell.
-    """
-    some = x[..., :_LOOKED_AT, :]
-    if x.shape[-1] < _WORTH_LOOKING:
-        return False
-    return int(torch.count_nonzero(some)) <= _MOST_LEFT * some.numel()
 
 
 def _arrays(*tensors: Tensor) -> list[Any]:

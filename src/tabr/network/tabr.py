@@ -169,6 +169,11 @@ class TabR(nn.Module):
         self.head = nn.Sequential(nn.LayerNorm(d), nn.ReLU(), last)
 
     @property
+    def is_metric(self) -> bool:
+        """Whether similarities are lengths of differences, by the metric's gram."""
+        return not self.is_dot and self.to_query is None
+
+    @property
     def can_share(self) -> bool:
         """Whether keys and T are all that is read of neighbours' points."""
         r = self.config.retrieval

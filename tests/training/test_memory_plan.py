@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tabr import TabRRegressor
+from tabr.candidates.exact_index import held_bytes
 from tabr.config import NetworkConfig, Recipe, TrainingConfig
 from tabr.tables.shape import DataShape
 from tabr.training.memory_plan import MemoryPlan, free_bytes, plan_memory
@@ -49,6 +50,22 @@ def test_more_of_anything_needs_more() -> None:
     one, two = (plan(encoder_blocks=k, limit=2**50).device_bytes for k in (1, 2))
     hidden = NetworkConfig().hidden
     assert two - one > 4 * 3 * hidden * 512 * 96  # activations of a block, of all pairs
+
+
+@pytest.mark.parametrize("encoder_blocks", [0, 1])
+def test_candidates_of_a_fitted_model_on_a_cpu_are_counted(encoder_blocks: int) -> None:
+    how = {"width": 8, "max_epochs": 1, "preset": "paper", "device": "cpu"}
+    how |= {"n_members": 3, "encoder_blocks": encoder_blocks}
+    model = TabRRegressor(**how).fit(*table(3000))
+    held = 0
+    for member in model.members_:
+        index = model.candidates_.index_of(member.network)
+        here = sum(x.nbytes for x in (index.points, *index.rated))
+        assert here == held_bytes(*index.points.shape)
+        held += here
+    assert held < model.memory_plan_.device_bytes
+    one, many = (plan(n_members=k, limit=2**50).device_bytes for k in (1, 60))
+    assert many >= 60 * held_bytes(110_000, 50) > one
 
 
 def test_what_cannot_work_is_refused_with_figures_and_a_remedy() -> None:

@@ -208,6 +208,16 @@ class ExactIndex(PointIndex):
         return torch.cat(parts)
 
 
+def held_bytes(n: int, p: int) -> int:
+    """Return what n candidates hold: points, rated vectors, offsets and errors."""
+    return n * (4 * p + 4 * (p + 1) + 4 + 4)
+
+
+def making_bytes(n: int, p: int) -> int:
+    """Return what is held besides while they are made: parts, and one in float64."""
+    return n * (4 * (p + 1) + 8) + 8 * 6 * min(n, _CHUNK) * p
+
+
 def make_updatable(
     network: TabR, rows: Rows, labels: Tensor
 ) -> UpdatableIndex | ExactIndex:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tabr.candidates.exact_index import held_bytes, making_bytes
 from tabr.candidates.point_index import keeps_last
 from tabr.config import Recipe
 from tabr.device.devices import has_triton
@@ -91,7 +92,7 @@ def plan_memory(
         limit: Bytes that may be used there; None takes what is free.
     """
     limit = free_bytes(device) if limit is None else limit
-    needs = _Needs(recipe, shape, n, n_validation, device)
+    needs = _Needs(recipe, shape, n, n_validation, n_members, device)
     is_cpu = device.type == "cpu"
     chunks = [ROWS_AT_A_TIME["cpu"]] if is_cpu else _CHUNKS
     most = 1 if is_cpu else n_members
@@ -121,6 +122,7 @@ class _Needs:
         shape: DataShape,
         n: int,
         n_validation: int,
+        n_members: int,
         device: torch.device,
     ) -> None:
         network, self.n, self.m = recipe.network, n, recipe.context_size
@@ -134,6 +136,13 @@ class _Needs:
         more = 6 * (self.p + 32) if self.kernels else 4 * self.p
         last = 4 * self.m if keeps_last(n, self.m, device) else 0
         self.points = n * (4 * self.p + more + last)
+        # A fitted model on a CPU asks indexes of its members, whom it keeps. Held-out
+        # rows become candidates, too.
+        self.asked = 0
+        if device.type == "cpu":
+            n_asked = n + n_validation
+            self.asked = n_members * held_bytes(n_asked, self.p)
+            self.asked += making_bytes(n_asked, self.p)
         # Lists of candidates that may be near, with room to rank them.
         self.list = 64_000 if self.kernels else 0
         parameters = self.d_in * width + (2 + 4 * network.predictor_blocks) * width**2
@@ -159,15 +168,19 @@ class _Needs:
         if not self.kernels:  # once as they are, once while they are selected
             most = 2 * SCORE_BYTES.get(self.device.type, SCORE_BYTES["cpu"])
             scores = min(most, 8 * rows * self.n)
-        of_row = self.m * 4 * (4 * self.p + 8) + 16 * self.hidden + self.list
+        # A CPU reads points in float32, and makes differences in float64 of them.
+        of_pair = 24 * self.p + 64 if self.device.type == "cpu" else 16 * self.p + 32
+        of_row = self.m * of_pair + 16 * self.hidden + self.list
         return rows * of_row + scores
 
     def device_bytes(self, members_at_a_time: int, rows: int, on_host: bool) -> int:
         """Bytes on the device; candidates may be kept on the host."""
-        working = self.step + self._of_chunk(rows)
+        chunk = self._of_chunk(rows)
+        working = self.step + chunk
         if on_host:
             return int(_SLACK * (working + 16 * self.n))
-        return int(_SLACK * (self.rows + members_at_a_time * (self.points + working)))
+        fitting = members_at_a_time * (self.points + working)
+        return int(_SLACK * (self.rows + max(fitting, self.asked + chunk)))
 
     def host_bytes(self, on_host: bool) -> int:
         """Bytes on the host beside a device."""

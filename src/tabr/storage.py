@@ -226,6 +226,17 @@ def sign(path: AnyPath, key: AnyPath) -> Path:
     return signature
 
 
+def check_signature(path: AnyPath, key: AnyPath | bytes) -> None:
+    """Refuse a model file that nobody has signed with this public key."""
+    public = _public_key(key)
+    with memoryview(Path(path).read_bytes()) as content:
+        try:
+            _check_signature(content, path, public)
+        except ModelFileError as error:
+            start = f"{os.fspath(path)} cannot be read as a model"
+            raise ModelFileError(f"{start}: {error}") from error
+
+
 def _ed25519() -> Any:
     return require("cryptography.hazmat.primitives.asymmetric.ed25519", extra="sign")
 

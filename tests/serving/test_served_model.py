@@ -172,9 +172,9 @@ def test_a_checkpoint_is_loaded_instead_of_the_model_file(
 ):
     loaded: list[Path] = []
 
-    def load(path: str | Path, device: str | None = None):
+    def load(path: str | Path, device: str | None = None, key: Path | None = None):
         loaded.append(Path(path))
-        return load_model(path, device)
+        return load_model(path, device, key=key)
 
     monkeypatch.setattr(served_model, "load_model", load)
     address, _ = begin()

@@ -61,6 +61,7 @@ from tabr.cli.messages import Interrupted, Mistake, debug
     multiple=True,
     help="A proxy, which tells its clients in X-Forwarded-For; repeatable.",
 )
+@click.option("--key", type=options.input_type, help="A public key that signed MODEL.")
 @options.count("--most-rows", default=1000, help="Rows of a request.")
 @options.count("--most-mib", default=16, help="Size of a request's body.")
 @options.device

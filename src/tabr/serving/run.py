@@ -78,6 +78,7 @@ def serve(
     accept_loss: bool = False,
     compacting: Compacting | None = None,
     keep: int = KEPT_FILES,
+    key: Path | None = None,
 ) -> None:
     """Serve a model file until the process is asked to end.
 
@@ -102,7 +103,13 @@ def serve(
     if store is None:
         store = path.with_name(f"{path.name}.memory")
     served = ServedModel(
-        path, store, device, new_store=new_store, accept_loss=accept_loss, keep=keep
+        path,
+        store,
+        device,
+        new_store=new_store,
+        accept_loss=accept_loss,
+        keep=keep,
+        key=key,
     )
     if served.has_begun_store:
         print(f"tabr: a new store was begun: {served.store.place}", file=sys.stderr)

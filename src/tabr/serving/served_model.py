@@ -36,6 +36,7 @@ from tabr.serving.store.changes import (
     open_store,
 )
 from tabr.serving.store.connection import NoStore, StoreDamaged, StoreError
+from tabr.storage import check_signature
 from tabr.text import json_text, plain, plain_list
 
 KEPT_FILES = 2  # of those that compaction wrote, by default
@@ -70,28 +71,32 @@ class ServedModel:
         new_store: bool = False,
         accept_loss: bool = False,
         keep: int = KEPT_FILES,
+        key: Path | None = None,
     ) -> None:
         """Load the store's checkpoint, or else the model file, and replay the rest.
 
         A store is begun only after its model file was loaded, and opened only for the
         same bytes. So a file with a checkpoint need not be loaded again to be checked.
         With `new_store` files of an old one are set aside. Compaction keeps the last
-        files it wrote, `keep` of them.
+        files it wrote, `keep` of them. With a public key the model file must be signed;
+        what its store holds is trusted as the files of its owner.
         """
+        if key is not None:
+            check_signature(path, key)
         self.identity = identity_of(path)
         self.path, self._device, self._compacted = path, device, 0
         self._changing, self._compacting = threading.RLock(), threading.Lock()
-        self._keep = keep
+        self._keep, self._key = keep, key
         self.has_begun_store, model = False, None
         if new_store:
-            model = load_model(path, device)
+            model = self._load_file()
             begin_anew(store, self.identity)
         try:
             self.store: Store = open_store(
                 store, self.identity, begin=False, accept_loss=accept_loss
             )
         except NoStore:
-            model = model or load_model(path, device)  # what is none begins no store
+            model = model or self._load_file()  # what is none begins no store
             if not new_store:
                 self._check_is_first(store)
             self.store = open_store(store, self.identity)
@@ -101,6 +106,10 @@ class ServedModel:
         except BaseException:
             self.store.close()
             raise
+
+    def _load_file(self) -> Model:
+        model: Model = load_model(self.path, self._device, key=self._key)
+        return model
 
     def _check_is_first(self, store: str | Path) -> None:
         """Refuse to begin a store where there must have been one."""
@@ -116,7 +125,7 @@ class ServedModel:
         """Begin from the store's checkpoint, or the model file, and its changes."""
         checkpoint, changes = self.store.beginning()
         if checkpoint is None:
-            model = model or load_model(self.path, self._device)
+            model = model or self._load_file()
         else:
             self._compacted, content = checkpoint
             with compacted.unnamed(content) as name:

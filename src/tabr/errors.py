@@ -1,4 +1,7 @@
-"""Every error that a user may see: the rule, what came, and what to do about it."""
+"""Every error that a user may see: the rule, what came, and what to do about it.
+
+What is only doubtful is a warning.
+"""
 
 from __future__ import annotations
 
@@ -43,3 +46,7 @@ class ModelFileError(TabrError, ValueError):
 
 class MissingLibrary(TabrError, ImportError):
     """An optional library is not installed; the message tells how to install it."""
+
+
+class LabelWarning(UserWarning):
+    """Labels that lie far beyond those of fit."""

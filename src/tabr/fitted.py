@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from tabr.candidates.rules import Rule, check_rule
+from tabr.errors import LabelWarning
 from tabr.prediction.explanation import Explanation, NeighborTable
 from tabr.prediction.uncertainty import MOST_ROWS, Calibration, Signals, calibrate
 from tabr.tables.csv import ColumnType
@@ -251,7 +252,7 @@ class FittedModel:
         """Warn of labels that are unlike those of fit; called by what users call."""
         doubt = self.target_.doubt(labels)
         if doubt is not None:
-            warnings.warn(doubt, stacklevel=3)
+            warnings.warn(doubt, LabelWarning, stacklevel=3)
 
     def restrict_candidates(self, rule: Rule | None) -> None:
         """Change who may be retrieved, without training again; None allows all."""

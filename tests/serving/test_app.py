@@ -461,3 +461,20 @@ def test_the_end_compacts_what_has_changed(model_file: Path):
     again = ServedModel(model_file, model_file.with_name("store"), "cpu")
     assert again.applied == 1 and again.n_uncompacted == 0
     again.close()
+
+
+def test_a_label_far_beyond_those_of_fit_is_told_with_the_answer(served, rows):
+    with TestClient(create_app(served), OWN) as client:
+        usual = {"rows": rows[:1], "labels": [2000.0]}
+        assert client.post("/v1/candidates", json=usual).json()["doubt"] is None
+        far = {"rows": rows[:1], "labels": [1e9]}
+        headers = {"Idempotency-Key": "far"}
+        first = client.post("/v1/candidates", json=far, headers=headers).json()
+        assert "far beyond those that fit saw" in first["doubt"]
+        assert client.post("/v1/candidates", json=far, headers=headers).json() == first
+        change = {"ids": first["ids"], "labels": [-1e9]}
+        assert (
+            "far beyond" in client.patch("/v1/candidates", json=change).json()["doubt"]
+        )
+        removal = client.request("DELETE", "/v1/candidates", json={"ids": first["ids"]})
+        assert removal.json()["doubt"] is None

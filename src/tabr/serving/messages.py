@@ -272,6 +272,9 @@ class ChangeResult(BaseModel):
     ids: list[int]
     n_candidates: int
     version: str
+    doubt: Annotated[str | None, Field(description="why the labels may be wrong")] = (
+        None
+    )
 
 
 class Relabelling(StrictMessage):

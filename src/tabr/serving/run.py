@@ -7,13 +7,14 @@ import logging
 import os
 import socket
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 
-from tabr.errors import DataError
+from tabr.errors import DataError, LabelWarning
 from tabr.serving.access.connections import HEAD, Connections
 from tabr.serving.access.origins import Origins, check_name, is_loopback
 from tabr.serving.access.tokens import TokenFile, Tokens, new_secret
@@ -102,6 +103,8 @@ def serve(
     listening = listen(address.host, address.port)
     if store is None:
         store = path.with_name(f"{path.name}.memory")
+    # Answers say it to whom it concerns.
+    warnings.simplefilter("ignore", LabelWarning)
     served = ServedModel(
         path,
         store,

@@ -280,6 +280,8 @@ class ServedModel:
                 version = self._version(State(changed, self.applied + 1))
                 n = len(changed.candidates_)
                 response = {"ids": ids, "n_candidates": n, "version": version}
+                if "labels" in payload:
+                    response["doubt"] = changed.label_doubt(payload["labels"])
                 return kind, payload, response
 
             change, is_new = self._from_store(

@@ -4,7 +4,7 @@ import secrets
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -110,6 +110,31 @@ def test_a_commit_whose_answer_was_lost_is_found(url: str, identity: str):
         assert keep(store, "two", 1).seq == 2
         assert wire.cut is None
         assert names(store) == ["one", "two"]
+
+
+def test_a_change_that_others_have_compacted_meanwhile_is_found(
+    url: str, identity: str, opened: Open, monkeypatch: pytest.MonkeyPatch
+):
+    other = opened(url, identity)
+    with wired(url, identity) as (wire, store):
+        keep(store, "one", 0)
+        has_kept = store._has_kept
+
+        def has_kept_later(*change: Any) -> bool:
+            wait_until(lambda: len(other.changes(0)) == 2)
+            other.compact(2, b"model")
+            return has_kept(*change)
+
+        monkeypatch.setattr(store, "_has_kept", has_kept_later)
+        wire.cut = "after"
+        assert keep(store, "two", 1).seq == 2
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_a_commit_that_never_arrived_is_an_error(url: str, identity: str):

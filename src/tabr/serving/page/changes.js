@@ -22,6 +22,7 @@ export class Changes {
     this.tried = null;
     Object.assign(this.page.model, { version: result.version, n_candidates: result.n_candidates });
     this.page.drawAbout();
+    this.doubt = result.doubt ? ` But ${result.doubt}.` : "";
     return result.ids[0];
   }
 
@@ -55,7 +56,7 @@ export class Changes {
       await this.page.ask();
       const isNear = this.shown.answer?.neighbors.some((neighbor) => neighbor.id === id);
       const more = isNear ? "" : " It is not among the heaviest neighbours here.";
-      this.told(`Remembered as row ${id}.${more}`, async () => {
+      this.told(`Remembered as row ${id}.${more}${this.doubt}`, async () => {
         await this.send("DELETE", { ids: [id] });
         return `Row ${id} is forgotten again.`;
       });
@@ -101,7 +102,7 @@ export class Changes {
     await this.page.guarded(async () => {
       await this.send("PATCH", { ids: [id], labels: [value] });
       await this.page.ask();
-      this.told(`Row ${id} now has the label ${this.page.formats.labelOf(value)}.`, async () => {
+      this.told(`Row ${id} now has the label ${this.page.formats.labelOf(value)}.${this.doubt}`, async () => {
         await this.send("PATCH", { ids: [id], labels: [label] });
         return `Row ${id} has its old label again.`;
       });

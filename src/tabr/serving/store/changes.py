@@ -544,7 +544,7 @@ class Store:
         """
         key_hash = None if key is None else _hash(key)
         fingerprint, token = _hash(fingerprint), secrets.token_hex(16)
-        who = _ascii(who)
+        who, seq, at = _ascii(who), 0, time.time()
         try:
             with self._writing() as database:
                 if key_hash is not None:
@@ -558,14 +558,14 @@ class Store:
                 values = kind, _to_json(payload), _to_json(response)
                 last, before = self._end(database)
                 seq = last + 1
-                row = (seq, *values, key_hash, fingerprint, token, who, time.time())
+                row = (seq, *values, key_hash, fingerprint, token, who, at)
                 own = link(before, *row)
                 sql = insert("tabr_changes", f"identity, {LINKED}, link")
                 database.execute(sql, self._identity, *row, own)
                 if self._witness is not None:
                     self._witness.reserve(last, before)
         except OutcomeUnknown as error:
-            if not self._has_kept(token):
+            if not self._has_kept(token, seq, at):
                 again = "it has not, so nothing was changed; try again"
                 raise StoreError(f"{error}: {again}") from None
         if self._witness is not None:
@@ -581,20 +581,25 @@ class Store:
                 f" ({error}): send it again with the same key"
             ) from error
 
-    def _has_kept(self, token: str) -> bool:
+    def _has_kept(self, token: str, seq: int, at: float) -> bool:
         """Whether a change was kept whose commit has failed half way.
+
+        If others have compacted it since, the log still has its number and its time.
 
         The transaction waits until the failed one has ended. It writes, because a write
         of SQLite covers what a failed one has left in the log. A database that cannot
         be reached is asked again for a while.
         """
         read = "SELECT seq FROM tabr_changes WHERE identity = %s AND token = %s"
+        logged = "SELECT at FROM tabr_log WHERE identity = %s AND seq = %s"
         end = time.monotonic() + SETTLING_SECONDS
         while True:
             try:
                 with self._writer.transaction() as database:
                     database.execute(_SETTLE, token, self._identity)
-                    return bool(database.execute(read, self._identity, token))
+                    if database.execute(read, self._identity, token):
+                        return True
+                    return (at,) in database.execute(logged, self._identity, seq)
             except StoreError as error:
                 if time.monotonic() >= end:
                     raise OutcomeUnknown(

@@ -241,7 +241,7 @@ def test_who_starts_while_others_compact_goes_on(
     rows = served.schema.to_rows(houses(9, seed=7)[0])
     left = iter(rows)
 
-    def load(path: str | Path, device: str | None = None):
+    def load(path: str | Path, device: str | None = None, key: Path | None = None):
         for _ in range(2):  # while it loads, others go on
             if row := next(left, None):
                 served.add([row], [1.0])

@@ -23,7 +23,7 @@ from tabr.config.checks import check_file
 from tabr.errors import ModelFileError, TabrError
 from tabr.tables.stored.packed import pack_frame, unpack_frame
 
-_MOST_BYTES = 1 << 29  # beside a multiple of the file's own
+_MOST_BYTES = 1 << 28  # beside a multiple of the file's own
 _MULTIPLE = 12  # short texts as objects
 _SECONDS = 60.0  # beside some for each byte
 _BYTES_A_SECOND = 4e6

@@ -1,6 +1,7 @@
 """Tables as bodies: what would unfold is refused by its header, the rest is read."""
 
 import io
+import time
 import tracemalloc
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from tabr.errors import DataError
+from tabr.serving import app
 from tabr.serving.app import CHUNK, create_app
 from tabr.serving.bounds import Bounds
 from tabr.serving.bulk import ARROW, CSV, read
@@ -221,6 +223,26 @@ def test_a_long_table_is_predicted_part_by_part(served, media, monkeypatch):
     table = from_bytes(answer.content, media)
     np.testing.assert_allclose(table["prediction"], expected, rtol=1e-5)
     assert sizes == [CHUNK, CHUNK, 5]
+
+
+def test_each_part_of_a_long_table_has_the_time_of_an_answer(served, monkeypatch):
+    frame, _ = houses(60, seed=9)
+    monkeypatch.setattr(app, "CHUNK", 10)
+    predict, seconds = served.predict, 0.2
+
+    def slow(*arguments):
+        time.sleep(seconds)
+        return predict(*arguments)
+
+    monkeypatch.setattr(served, "predict", slow)
+    content, headers = to_bytes(frame, ARROW), {"content-type": ARROW}
+    limits = Limits(seconds=0.9)  # of all six parts it would not be enough
+    with TestClient(create_app(served, limits=limits), OWN) as client:
+        request = {"content": content, "headers": headers}
+        assert client.post("/v1/predict/table", **request).status_code == 200
+        seconds = 1.5
+        answer = client.post("/v1/predict/table", **request)
+        assert answer.status_code == 503 and "too long" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("media", [CSV, ARROW])

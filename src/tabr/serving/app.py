@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from fastapi import FastAPI, Header, Query, Request, Response
+from fastapi import FastAPI, Header, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
@@ -226,8 +226,12 @@ def _add_tables(app: FastAPI, service: Service, bounds: Bounds) -> None:
             _, predictions = served.predict(rows, [coverage] * len(rows), state)
             return bulk.to_frame(predictions)
 
-        # Between the parts explanations are made, and nothing goes on after the limit.
-        parts = [await service.read(work, k) for k in range(0, len(frame) or 1, CHUNK)]
+        parts = []
+        for start in range(0, len(frame) or 1, CHUNK):  # explanations are made between
+            parts.append(await service.read(work, start))
+            if await request.is_disconnected():
+                raise HTTPException(400, "the client left")
+            request.state.go_on()
         return await service.read(bulk.write, pd.concat(parts), media)
 
     @app.post(

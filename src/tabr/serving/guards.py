@@ -48,7 +48,7 @@ class Limits:
     body_seconds: float = 15.0  # until the body has arrived
     rows: int = 1000  # of a request in JSON
     bulk_rows: int = 200_000  # of a table
-    seconds: float = 60.0  # until the answer is complete
+    seconds: float = 60.0  # until the answer, or a part of a long one, is complete
     shares: ShareLimits = field(default_factory=ShareLimits)
 
 
@@ -124,8 +124,15 @@ class Guard:
                 async def replay() -> Message:
                     return body.pop() if body else await receive()
 
-                inner = self.app(scope, replay, send)
-                await asyncio.wait_for(inner, self.limits.seconds)
+                async with asyncio.timeout(self.limits.seconds) as limit:
+
+                    def go_on() -> None:
+                        """Give what comes in parts the time for one more."""
+                        now = asyncio.get_running_loop().time()
+                        limit.reschedule(now + self.limits.seconds)
+
+                    scope["state"]["go_on"] = go_on
+                    await self.app(scope, replay, send)
 
     def _admit(self, scope: Scope) -> int:
         """Return how long the body may be; refuse what may not come by its headers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +24,38 @@ def write_page(page: Path = PAGE, results: Path = RESULTS) -> None:
 
 
 def to_markdown(files: dict[str, dict[str, Any]]) -> str:
-    """Return all trials, a table for each."""
-    parts = [_section(record) for record in files.values()]
-    return "\n".join(parts)
+    """Return what was tried in a table, and then what was counted."""
+    return "\n".join([_summary(files), *map(_section, files.values())])
+
+
+def _summary(files: dict[str, dict[str, Any]]) -> str:
+    lines = ["| tried | outcome | command | commit |", "| --- | --- | --- | --- |"]
+    for record in files.values():
+        commit = record["commit"] or "unknown"
+        dirty = ", with changed files" if commit.endswith("-dirty") else ""
+        origin = f"`{record['command']}` | `{commit[:10]}`{dirty}"
+        for trial in record["trials"]:
+            outcome = "held" if trial["held"] else "**did not hold**"
+            lines.append(f"| {trial['title']} | {outcome} | {origin} |")
+    return "\n".join([*lines, ""])
 
 
 def _section(record: dict[str, Any]) -> str:
+    """Return the counts of a command; those of one kind are side by side."""
     lines = []
-    commit = record["commit"] or "unknown"
-    dirty = ", with changed files" if commit.endswith("-dirty") else ""
-    origin = f"`{record['command']}`, commit `{commit[:10]}`{dirty}"
-    for trial in record["trials"]:
-        lines += [f"### {trial['title']}", "", trial["tried"], ""]
-        lines += ["| counted | |", "| --- | ---: |"]
-        lines += [f"| {k} | {_cell(v)} |" for k, v in trial["counts"].items()]
-        outcome = "held" if trial["held"] else "**did not hold**"
-        lines += ["", f"Outcome: {outcome}. {origin}.", ""]
+    for tried, group in groupby(record["trials"], itemgetter("tried")):
+        trials = list(group)
+        title = trials[0]["title"].partition(": ")[0]
+        names = [trial["title"].partition(": ")[2] for trial in trials]
+        if len(trials) == 1:
+            title, names = trials[0]["title"], [""]
+        lines += [f"### {title}", "", tried, ""]
+        lines.append(f"| counted | {' | '.join(names)} |")
+        lines.append(f"| --- |{' ---: |' * len(trials)}")
+        for name in trials[0]["counts"]:
+            cells = [_cell(trial["counts"].get(name, "")) for trial in trials]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append("")
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,8 @@ def serve(
     except KeyboardInterrupt:  # while it began or ended
         text = "interrupted; every change that was acknowledged is kept"
         raise Interrupted(text) from None
+    # All is kept and closed: one more ctrl-c would only litter the process's end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def check_libraries() -> None:
